@@ -43,9 +43,9 @@ Event step_event(const DoneStep& step) {
 }
 
 // What all ranks did for one of them.
-std::string text_of(const AskedUndo& asked, const std::string& action) {
+std::string text_of(const AskedUndo& asked) {
   const std::string rank = "rank " + std::to_string(asked.rank);
-  if (action == "give_up") return "no plan is left on " + rank + ": all ranks undo the step and end";
+  if (!asked.why_all_end.empty()) return asked.why_all_end + ": all ranks undo the step and end";
   return "all ranks undo the step for " + rank + " and begin attempt " + std::to_string(asked.attempt) +
          " (" + name_of(asked.guarantee) + "), there from " + to_string(asked.before) + " to " +
          to_string(asked.after);
@@ -58,7 +58,7 @@ std::string text_of(const RecoveryRecord& record) {
   const std::string text = "step " + std::to_string(record.step) + ": " + whose + "out of memory in " +
                            record.phase + " (incident " + std::to_string(record.incident) +
                            "): " + record.action;
-  return record.asked ? text + "; " + text_of(*record.asked, record.action) : text;
+  return record.asked ? text + "; " + text_of(*record.asked) : text;
 }
 
 Event recovery_event(const RecoveryRecord& record) {

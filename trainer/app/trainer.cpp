@@ -1,48 +1,14 @@
 #include "trainer/app/trainer.h"
 
-#include <exception>
 #include <filesystem>
 
+#include "trainer/app/run/outcome.h"
 #include "trainer/app/run/run.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/report/report.h"
 
 namespace spillway::trainer {
 namespace {
-
-Results failed(int code, std::string verdict) {
-  Results results;
-  if (Core::get().loaded()) results.trace = Core::get().trace_path();
-  results.exit_code = code;
-  results.verdict = std::move(verdict);
-  return results;
-}
-
-Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history,
-            RatesFrom* rates, RankEnd* rank_end, bool* agreed, std::unique_ptr<Run>* run) {
-  try {
-    *run = std::make_unique<Run>(config, options, log, history, rank_end);
-    return (*run)->run(rates);
-  } catch (const RanksEnded& ended) {
-    Results results = failed(kExitOtherRank, ended.what());
-    results.incident = ended.incident;
-    return results;
-  } catch (const SetupError& error) {
-    return failed(kExitUsage, error.what());
-  } catch (const SetupOutOfMemory& error) {
-    return failed(kExitOutOfMemory,
-                  std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
-  } catch (const RanksError& error) {
-    *agreed = true;
-    return failed(kExitError, error.what());
-  } catch (const RecordLost& error) {
-    return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
-  } catch (const c10::Error& error) {
-    return failed(kExitError, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return failed(kExitError, std::string("stopped by an error of the host: ") + error.what());
-  }
-}
 
 // A launcher that starts the ranks again, after one of them died, gives them the same command line: they go
 // on from the checkpoint that this run has left, if there is one. That of an earlier run is set aside at the
@@ -88,9 +54,11 @@ Results train(const Config& configured, const TrainOptions& given) {
     if (const auto held = history.hold()) report(config, history, rates, rank_end.part(), results);
     if (options.tell_when_held_up) options.tell_when_held_up(*results);
   });
-  bool agreed = false;
   std::unique_ptr<Run> run;
-  Results results = ran(config, options, &log, &history, &rates, &rank_end, &agreed, &run);
+  auto [results, agreed] = outcome_of([&] {
+    run = std::make_unique<Run>(config, options, &log, &history, &rank_end);
+    return run->run(&rates);
+  });
   rank_end.settle(&results, agreed);
   // A communicator whose other ranks are gone may wait for them for ever when it is destroyed, and so may
   // memory that it uses: both go with the process.

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "trainer/runtime/out_of_memory.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -26,9 +28,10 @@ template <typename Work>
 void in_a_round(const Work& work) {
   try {
     work();
-  } catch (const c10::OutOfMemoryError& error) {
-    throw RanksError(std::string("out of memory in the middle of a sum over the ranks: ") +
-                     error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (!says_out_of_memory(text) && !dynamic_cast<const c10::OutOfMemoryError*>(&error)) throw;
+    throw BrokenRound("out of memory in the middle of a sum over the ranks: " + text);
   }
 }
 
@@ -137,8 +140,10 @@ void Exchange::gather(size_t group, const Tensors& shares, const Tensors& wholes
     const int64_t bytes = part_bytes(round, wholes);
     const Places mine = places(round, ranks_.rank(), bytes, shares), all = all_places(round, bytes, wholes);
     copy_all(mine.there, mine.here);
-    ranks_.all_gather(all_parts(bytes));
-    copy_all(all.here, all.there);
+    in_a_round([&] {
+      ranks_.all_gather(all_parts(bytes));
+      copy_all(all.here, all.there);
+    });
   }
 }
 
@@ -146,7 +151,7 @@ void Exchange::drain(size_t group, bool whole, size_t* done) {
   if (ranks_.is_alone()) return;
   const auto& rounds = partition_.rounds(group);
   for (; *done < rounds.size(); ++*done) {
-    const at::Tensor flat = all_parts(rounds[*done].elements * int64_t(c10::elementSize(type_))).view(type_);
+    const at::Tensor flat = in_buffer(rounds[*done]);
     ranks_.reduce_scatter(flat);
     if (whole) ranks_.all_gather(flat);
   }
@@ -159,12 +164,14 @@ void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& af
     const int64_t bytes = part_bytes(round, tensors);
     const Places mine = places(round, ranks_.rank(), bytes, tensors);
     copy_all(mine.there, mine.here);
-    ranks_.all_gather(all_parts(bytes));
-    Places others;
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      if (rank != ranks_.rank()) others.add(places(round, rank, bytes, tensors));
-    copy_all(others.here, others.there);
-    after_round();
+    in_a_round([&] {
+      ranks_.all_gather(all_parts(bytes));
+      Places others;
+      for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+        if (rank != ranks_.rank()) others.add(places(round, rank, bytes, tensors));
+      copy_all(others.here, others.there);
+      after_round();
+    });
   }
 }
 

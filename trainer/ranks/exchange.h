@@ -14,6 +14,11 @@
 
 namespace spillway::trainer {
 
+// This rank cannot end a round that the other ranks have made: it ends, and they with it.
+struct BrokenRound : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class Exchange {
  public:
   // Of gradients of `type`.
@@ -27,7 +32,7 @@ class Exchange {
   // `after_round` is called when its tensors have got what they get.
   using AfterRound = std::function<void()>;
   // Goes on behind `*done` rounds and counts them there: where memory for a round's tensors runs out, the
-  // next call goes on with that round, as the other ranks do. RanksError where it runs out within one.
+  // next call goes on with that round, as the other ranks do. BrokenRound where it runs out within one.
   void sum(
       size_t group, const Tensors& gradients, bool whole, size_t* done,
       const AfterRound& after_round = [] {});
@@ -37,8 +42,8 @@ class Exchange {
   void gather(size_t group, const Tensors& tensors, const AfterRound& after_round = [] {});
   // The same, of pieces that each rank has apart: all pieces of `wholes` get the owners' `shares`.
   void gather(size_t group, const Tensors& shares, const Tensors& wholes);
-  // The sums of all ranks' `wholes` are added to each rank's own pieces of `shares`. RanksError where memory
-  // runs out within.
+  // The sums of all ranks' `wholes` are added to each rank's own pieces of `shares`. BrokenRound where
+  // memory runs out within.
   void add_up(size_t group, const Tensors& wholes, const Tensors& shares);
   // One row of all ranks' rows in their order, on the host of rank 0; the others have none. `bytes`: of each
   // rank's, of which `mine` is this one's.

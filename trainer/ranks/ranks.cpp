@@ -1,94 +1,41 @@
 #include "trainer/ranks/ranks.h"
 
 #define USE_C10D_GLOO
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <cstdlib>
 #include <exception>
-#include <future>
 #include <sstream>
 
-#include "base/service_thread.h"
 #include "trainer/ranks/network/own_address.h"
+#include "trainer/ranks/network/store.h"
+#include "trainer/runtime/out_of_memory.h"
 
 namespace spillway::trainer {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-constexpr Milliseconds kLongestGoodbye{60'000}, kLongestRead{5'000}, kLongestTry{10'000};
-using StorePointer = c10::intrusive_ptr<c10d::Store>;
+constexpr Milliseconds kLongestGoodbye{60'000}, kLongestRead{5'000};
 
 std::string name_of(uint32_t rank) {
   return "rank " + std::to_string(rank);
 }
 
-std::string place_of(const Launch& launch) {
-  return launch.address + ":" + std::to_string(launch.port);
-}
-
-StorePointer connect(const Launch& launch, bool keeps_store, Milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = launch.port;
-  options.isServer = keeps_store;
-  options.waitWorkers = false;  // `wait_for_all` says who is missing
-  options.timeout = timeout;
-  try {
-    StorePointer store = c10::make_intrusive<c10d::TCPStore>(launch.address, options);
-    // As torch.distributed does it: what ranks of an earlier start left is not ours.
-    return c10::make_intrusive<c10d::PrefixStore>("/spillway/attempt_" + std::to_string(launch.restart),
-                                                  std::move(store));
-  } catch (const std::exception& error) {
-    throw RanksError(
-        "the ranks do not meet: " + name_of(launch.rank) + " does not reach " + place_of(launch) +
-        " (MASTER_ADDR and MASTER_PORT; is rank 0 there, and is the port free?): " + error.what());
-  }
-}
-
-// What accepts the connection may not be the store, and answer nothing: c10d waits for ever then. Each try is
-// a thread of its own, and is left behind where it takes too long.
-StorePointer connect_within(const Launch& launch, Milliseconds timeout) {
-  for (auto left = timeout; left.count() > 0; left -= kLongestTry) {
-    const auto result = std::make_shared<std::promise<StorePointer>>();
-    std::future<StorePointer> connected = result->get_future();
-    const bool tries = start_service_thread([result, launch, left] {
-      try {
-        result->set_value(connect(launch, false, left));
-      } catch (...) {
-        result->set_exception(std::current_exception());
-      }
-    });
-    if (!tries) return connect(launch, false, timeout);
-    // The last one ends by itself where nobody is there.
-    const Milliseconds longest = left > kLongestTry ? kLongestTry : left + kLongestRead;
-    if (connected.wait_for(longest) == std::future_status::ready) return connected.get();
-  }
-  throw RanksError("the ranks do not meet: what is at " + place_of(launch) +
-                   " accepts connections and does not answer " + name_of(launch.rank) +
-                   " (MASTER_ADDR and MASTER_PORT; is the port another program's?)");
-}
-
-std::vector<uint8_t> bytes_of(const std::string& text) {
-  return {text.begin(), text.end()};
-}
-
-std::string text_of(const std::vector<uint8_t>& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
 // A connection of the watch's own.
 class StoreOfWatch : public WatchStore {
  public:
-  StoreOfWatch(const Launch& launch, Milliseconds timeout) : store_(connect(launch, false, timeout)) {}
-  void set(const std::string& key, const std::string& text) override { store_->set(key, bytes_of(text)); }
+  StoreOfWatch(const Launch& launch, Milliseconds timeout)
+      : store_(connect_to_store(launch, false, timeout)) {}
+  void set(const std::string& key, const std::string& text) override {
+    store_->set(key, bytes_in_store(text));
+  }
   std::optional<std::string> get(const std::string& key) override {
     if (!store_->check({key})) return std::nullopt;
-    return text_of(store_->get(key));
+    return text_in_store(store_->get(key));
   }
   std::string claim(const std::string& key, const std::string& text) override {
-    return text_of(store_->compareSet(key, {}, bytes_of(text)));
+    return text_in_store(store_->compareSet(key, {}, bytes_in_store(text)));
   }
 
  private:
@@ -97,7 +44,7 @@ class StoreOfWatch : public WatchStore {
 
 // The number of an incident of this start, the same on all ranks, which are there.
 std::string agreed_number(c10d::Store& store) {
-  return text_of(store.get("number"));
+  return text_in_store(store.get("number"));
 }
 
 std::shared_ptr<Watch> make_watch(const Launch& launch, const StorePointer& store, const RanksTimes& times) {
@@ -117,32 +64,9 @@ std::shared_ptr<Watch> make_watch(const Launch& launch, const StorePointer& stor
       [launch, bound = times.bound, kept = store] { return std::make_unique<StoreOfWatch>(launch, bound); });
 }
 
-// What a plan move may serve is no failure of the ranks.
-bool says_out_of_memory(const std::string& text) {
-  return text.find("out of memory") != std::string::npos;
-}
-
-// The key of each rank, in order.
-std::vector<std::string> keys_of(const std::string& what, uint32_t size) {
-  std::vector<std::string> keys;
-  keys.reserve(size);
-  for (uint32_t rank = 0; rank < size; ++rank) keys.push_back(what + "/" + std::to_string(rank));
-  return keys;
-}
-
-void wait_for_all(c10d::Store& store, const std::string& what, uint32_t size, Milliseconds timeout) {
-  const std::vector<std::string> keys = keys_of(what, size);
-  try {
-    store.wait(keys, timeout);
-  } catch (const std::exception& error) {
-    std::string missing;
-    for (uint32_t rank = 0; rank < size; ++rank)
-      if (!store.check({keys[rank]})) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    if (missing.empty()) throw;
-    throw RanksError("of " + std::to_string(size) + " ranks these did not come within " +
-                     std::to_string(timeout.count() / 1000) + " seconds (run.ranks_timeout): " + missing +
-                     "; look at their output, and at whether all were started with the same size");
-  }
+void wait_until_met(c10d::Store& store, const std::string& what, uint32_t size, Milliseconds timeout) {
+  wait_for_all(store, keys_of_ranks(what, size), timeout, "come",
+               "; look at their output, and at whether all were started with the same size");
 }
 
 // The first line that differs, or "".
@@ -199,11 +123,13 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
     : rank_(launch.rank), size_(launch.size), keeps_store_(leads() && !launch.store_is_there) {
   if (is_alone()) return;
   const Milliseconds timeout = times.timeout;
-  StorePointer store = keeps_store_ ? connect(launch, true, timeout) : connect_within(launch, timeout);
-  if (leads()) store->set("number", bytes_of(new_incident_number()));
-  if (times.bound.count() > 0) store->set("beat/" + std::to_string(rank_), bytes_of(Watch::first_beat()));
-  store->set("here/" + std::to_string(rank_), bytes_of("yes"));
-  wait_for_all(*store, "here", size_, timeout);
+  StorePointer store =
+      keeps_store_ ? connect_to_store(launch, true, timeout) : connect_within(launch, timeout);
+  if (leads()) store->set("number", bytes_in_store(new_incident_number()));
+  if (times.bound.count() > 0)
+    store->set("beat/" + std::to_string(rank_), bytes_in_store(Watch::first_beat()));
+  store->set("here/" + std::to_string(rank_), bytes_in_store("yes"));
+  wait_until_met(*store, "here", size_, timeout);
   watch_ = make_watch(launch, store, times);
   if (watched) watched(watch_);
   at::Tensor numbers = at::empty({kMostNumbers}, at::device(device).dtype(at::kDouble));
@@ -238,8 +164,9 @@ void Ranks::together(const char* what, const Work& work, Ends ends) {
   std::exception_ptr thrown;
   try {
     work();
-  } catch (const RanksError&) {
-    throw;
+  } catch (const SilentRank& silent) {
+    if (!watch_) throw;
+    throw RanksEnded(watch_->say_why(silent.what(), silent.rank));
   } catch (const std::exception& error) {
     thrown = std::current_exception();
     const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
@@ -276,16 +203,16 @@ void Ranks::check_same(const std::string& what, const std::string& mine) {
   c10d::Store& store = *communication_->store;
   std::string fault;
   together("a comparison of the ranks", [&] {
-    store.set(what + "/" + std::to_string(rank_), bytes_of(mine));
-    wait_for_all(store, what, size_, communication_->timeout);
-    const std::vector<std::string> keys = keys_of(what, size_);
-    const std::string first = text_of(store.get(keys[0]));
+    store.set(what + "/" + std::to_string(rank_), bytes_in_store(mine));
+    wait_until_met(store, what, size_, communication_->timeout);
+    const std::vector<std::string> keys = keys_of_ranks(what, size_);
+    const std::string first = text_in_store(store.get(keys[0]));
     for (uint32_t rank = 1; rank < size_ && fault.empty(); ++rank) {
-      const std::string differs = difference(first, text_of(store.get(keys[rank])));
+      const std::string differs = difference(first, text_in_store(store.get(keys[rank])));
       if (!differs.empty())
         fault = "rank 0 and " + name_of(rank) + " do not go together, their " + what + " differ: " + differs;
     }
-    store.set(what + "-read/" + std::to_string(rank_), bytes_of("yes"));
+    store.set(what + "-read/" + std::to_string(rank_), bytes_in_store("yes"));
   });
   if (fault.empty()) return;
   wait_until_read(what);
@@ -296,8 +223,8 @@ void Ranks::check_same(const std::string& what, const std::string& mine) {
 void Ranks::wait_until_read(const std::string& what) {
   if (!keeps_store_) return;
   try {
-    wait_for_all(*communication_->store, what + "-read", size_, kLongestRead);
-  } catch (const RanksError&) {  // who does not read has a fault of its own
+    wait_until_met(*communication_->store, what + "-read", size_, kLongestRead);
+  } catch (const SilentRank&) {  // who does not read has a fault of its own
   }
 }
 
@@ -309,11 +236,11 @@ void Ranks::leave() {
   if (is_alone()) return;
   end_together();
   c10d::Store& store = *communication_->store;
-  store.set("left/" + std::to_string(rank_), bytes_of("yes"));
+  store.set("left/" + std::to_string(rank_), bytes_in_store("yes"));
   if (!keeps_store_) return;
   try {
-    wait_for_all(store, "left", size_, std::min(communication_->timeout, kLongestGoodbye));
-  } catch (const RanksError&) {  // who does not leave is no fault of this rank's
+    wait_until_met(store, "left", size_, std::min(communication_->timeout, kLongestGoodbye));
+  } catch (const SilentRank&) {  // who does not leave is no fault of this rank's
   }
 }
 

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <memory>
 #include <span>
-#include <stdexcept>
 
 #include "trainer/libtorch.h"
 #include "trainer/ranks/agreement/store_round.h"
@@ -19,10 +18,6 @@
 #include "trainer/ranks/watch.h"
 
 namespace spillway::trainer {
-
-struct RanksError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct RanksTimes {
   std::chrono::milliseconds timeout{600'000};  // of the start and of a sum

@@ -385,6 +385,7 @@ bool Watch::begin_end() {
 
 Incident Watch::say_why(const std::string& cause, uint32_t rank) {
   const Incident mine{.number = number(), .rank = rank, .cause = cause};
+  state_->knows = true;
   {
     const Locked lock(state_->mutex);
     if (!state_->claim) state_->claim = mine;

@@ -118,7 +118,7 @@ void RunHistory::add(PlanMove move) {
   const Locked held(*lock_);
   ++all_moves_;
   if (move.asked && !move.asked->is_this_rank) ++moves_of_others_;
-  if (move.action == "give_up") use_of(move.to);
+  if (move.action == "give_up" || (move.asked && !move.asked->why_all_end.empty())) use_of(move.to);
   if (moves_.size() == kMostMoves) moves_.pop_back();
   moves_.push_back(std::move(move));
 }

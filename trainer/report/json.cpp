@@ -89,7 +89,8 @@ Json asked_json(const std::optional<AskedUndo>& asked) {
           {"attempt", asked->attempt},
           {"guarantee", name_of(asked->guarantee)},
           {"plan_before", to_string(asked->before)},
-          {"plan_after", to_string(asked->after)}};
+          {"plan_after", to_string(asked->after)},
+          {"why_all_end", asked->why_all_end.empty() ? Json() : Json(asked->why_all_end)}};
 }
 
 Json moves_json(const RunHistory& history) {

@@ -203,17 +203,17 @@ class Page {
                          (unsigned long long)move.incident);
       if (move.asked && !move.asked->is_this_rank) text_ += printed(" of rank %u", move.asked->rank);
       text_ += ", now " + to_string(move.to) + "\n";
-      if (move.asked) asked(*move.asked, move.action == "give_up");
+      if (move.asked) asked(*move.asked);
       if (!move.reason.empty()) text_ += "    " + short_reason(move.reason) + "\n";
     }
     if (history_.all_moves() > kMostMovesTold)
       text_ += printed("  and %llu more\n", (unsigned long long)(history_.all_moves() - kMostMovesTold));
   }
 
-  void asked(const AskedUndo& asked, bool ends) {
-    if (ends) {
-      text_ += printed("    all ranks gave up for rank %u, which had ", asked.rank) + to_string(asked.after) +
-               "\n";
+  void asked(const AskedUndo& asked) {
+    if (!asked.why_all_end.empty()) {
+      text_ += "    all ranks undid the step and ended: " + asked.why_all_end;
+      text_ += printed("; rank %u had ", asked.rank) + to_string(asked.after) + "\n";
       return;
     }
     text_ += printed("    all ranks undid the step for rank %u, which had ", asked.rank);

@@ -19,6 +19,11 @@ bool redoes_the_step(const Move& move) {
   return move.guarantee != Guarantee::kBitExact && move.kind != MoveKind::kSplitEvaluation;
 }
 
+// The split of the evaluation changes no training result.
+Guarantee of_training(const Move& move) {
+  return move.kind == MoveKind::kSplitEvaluation ? Guarantee::kBitExact : move.guarantee;
+}
+
 uint64_t bytes_of(const Move& move, bool evaluating) {
   return evaluating ? move.evaluation_bytes_freed : move.bytes_freed;
 }
@@ -95,91 +100,6 @@ StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* cont
   }
 }
 
-Word RecoverableStep::word(uint64_t step, Word::Says says) const {
-  return {.rank = program_.ranks() ? program_.ranks()->rank() : 0,
-          .step = step,
-          .attempt = says == Word::Says::kFollows ? attempt_ + 1 : attempt_,
-          .says = says,
-          .before = plan_,
-          .plan = plan_};
-}
-
-// Of a rank that has met a failure which concerns all, or has heard of one. All ranks are here then.
-RecoverableStep::Resume RecoverableStep::together(uint64_t step, bool evaluating) {
-  RanksOfStep& ranks = *program_.ranks();
-  if (word_.says != Word::Says::kFollows) ranks.ask_to_undo(evaluating);
-  while (true) {
-    const Decision decision = ranks.decide(word_, options_.attempts);
-    record(step, decision);
-    attempt_ = decision.attempt;
-    if (decision.what == Decision::What::kReplay) return Resume::kStep;
-    if (decision.what == Decision::What::kGiveUp) return Resume::kNever;
-    adopt_common(step, evaluating, decision);
-  }
-}
-
-// Where there is no room for it this rank asks once more, with a move of its own.
-void RecoverableStep::adopt_common(uint64_t step, bool evaluating, const Decision& decision) {
-  const Plan to = common_plan(plan_, decision.joined, program_.ranks()->zero());
-  if (to == plan_) {
-    word_ = word(step, Word::Says::kIsReady);
-    return;
-  }
-  if (auto failure = program_.adopt(plan_, to)) {
-    program_.adopt(to, plan_);
-    failure->step_can_restart = false;
-    if (recover(std::move(*failure), step, evaluating) == Resume::kMicroBatch) word_.says = Word::Says::kAsks;
-    return;
-  }
-  program_.plan_changed(step, plan_, to, 0, "common_plan");
-  earlier_.push_back(std::exchange(plan_, to));
-  program_.offer_moves(plan_, refused_);
-  word_ = word(step, Word::Says::kIsReady);
-}
-
-// Of each failure of another rank; a rank's own are there already.
-void RecoverableStep::record(uint64_t step, const Decision& decision) {
-  const bool ends = decision.what == Decision::What::kGiveUp;
-  for (const Word& word : decision.asked) {
-    held_ = std::max(held_, word.guarantee);
-    const bool is_own = word.rank == program_.ranks()->rank();
-    const AskedUndo asked{word.rank, is_own, decision.attempt, word.guarantee, word.before, word.plan};
-    if (ends && (!gave_up_ || word.says == Word::Says::kGivesUp)) {
-      gave_up_ = word.rank;
-      last_failure_ = word.reason;
-    }
-    if (is_own) records_[own_record_].asked = asked;
-    if (is_own && (!ends || word.says == Word::Says::kGivesUp)) continue;
-    records_.push_back({.step = step,
-                        .attempt = decision.attempt,
-                        .phase = word.phase,
-                        .action = ends ? "give_up" : word.action,
-                        .guarantee = word.guarantee,
-                        .incident = word.incident,
-                        .plan = plan_,
-                        .reason = word.reason,
-                        .asked = asked});
-  }
-}
-
-void RecoverableStep::give_up(uint64_t step, const std::string& why) {
-  if (!program_.ranks()) return;
-  begin_attempts();
-  program_.begin({step, attempt_, hash(plan_)});
-  program_.save_step();
-  word_ = word(step, Word::Says::kGivesUp);
-  word_.action = "give_up", word_.phase = "plan", word_.reason = why;
-  own_record_ = records_.size();
-  records_.push_back({.step = step,
-                      .phase = word_.phase,
-                      .action = word_.action,
-                      .guarantee = Guarantee::kBitExact,
-                      .plan = plan_,
-                      .reason = why});
-  together(step, false);
-  program_.restore_step();
-}
-
 template <typename Open>
 const Move* RecoverableStep::best(const std::vector<Move>& moves, const Failure& failure, bool evaluating,
                                   const Open& open) const {
@@ -234,8 +154,7 @@ bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, Re
   program_.offer_moves(plan_, refused_);
   record->action = move.name;
   record->guarantee = move.guarantee;
-  // The split of the evaluation changes no training result.
-  if (move.kind != MoveKind::kSplitEvaluation) held_ = std::max(held_, move.guarantee);
+  held_ = std::max(held_, of_training(move));
   return true;
 }
 
@@ -253,13 +172,16 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
                         .plan = plan_,
                         .reason = failure.text};
   Resume resume = Resume::kNever;
+  Guarantee to_training = Guarantee::kBitExact;
   const Plan before = plan_;
+  why_it_ended_ = why_a_step_ends(attempt_ + 1, options_.attempts);
   if (++attempt_ < options_.attempts) {
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
       const bool alone = concerns_this_rank(*move, failure);
       if (!take(*move, step, &failure, &record)) continue;
+      to_training = of_training(*move);
       resume = !alone ? Resume::kTogether : redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
       break;
     }
@@ -273,7 +195,7 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
   record.plan = plan_;
   record.microseconds = microseconds_since(start);
   word_ = word(step, resume == Resume::kNever ? Word::Says::kGivesUp : Word::Says::kAsks);
-  word_.before = before, word_.guarantee = record.guarantee, word_.action = record.action;
+  word_.before = before, word_.guarantee = to_training, word_.action = record.action;
   word_.phase = record.phase, word_.reason = record.reason, word_.incident = record.incident;
   own_record_ = records_.size();
   records_.push_back(std::move(record));

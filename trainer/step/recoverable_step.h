@@ -128,6 +128,8 @@ class RecoverableStep {
   const Plan& plan() const { return plan_; }
   const std::vector<RecoveryRecord>& records() const { return records_; }
   const std::string& last_failure() const { return last_failure_; }
+  // Of the step that was given up last: "no plan is left", "no plan is left on rank 1".
+  const std::string& why_it_ended() const { return why_it_ended_; }
   Guarantee guarantee_held() const { return held_; }
   // The rank for whose lack of memory all have given up; nothing where this one is alone, or nobody has.
   std::optional<uint32_t> rank_that_gave_up() const { return gave_up_; }
@@ -159,7 +161,7 @@ class RecoverableStep {
   std::vector<Plan> earlier_;  // the plans that moves left, to grow back to
   std::vector<Plan> refused_;  // by adoption, during this step
   std::vector<RecoveryRecord> records_;
-  std::string last_failure_;
+  std::string last_failure_, why_it_ended_;
   Guarantee held_ = Guarantee::kBitExact;
   uint32_t attempt_ = 0;
   bool tried_again_ = false;

@@ -14,18 +14,11 @@
 #include "trainer/plan/schedule.h"
 #include "trainer/pretrained/parameters.h"
 #include "trainer/residency/host_tensor.h"
+#include "trainer/runtime/out_of_memory.h"
 #include "trainer/step/staged_pieces.h"
 
 namespace spillway::trainer {
 namespace {
-
-// Libraries wrap a failed allocation in errors of their own.
-bool says_out_of_memory(const std::string& text) {
-  for (const char* sign :
-       {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "not enough memory"})
-    if (text.find(sign) != std::string::npos) return true;
-  return false;
-}
 
 // "on device 1" of Spillway's allocator, "GPU 1 has a total capacity" of LibTorch's; else the first one.
 uint32_t device_in(const std::string& text) {
@@ -216,23 +209,22 @@ void TrainingStep::save_step() {
   loader_.take(cursor_, &batch_);
   std::memcpy(queued_batch_.mutable_data_ptr<int64_t>(), batch_.data(), queued_batch_.nbytes());
   targets_ = targets_in(batch_);
-  pipeline_.clear();
-  sums_.clear();
-  gradient_sums_.begin();
-  agreement_.begin(step_);
-  loss_ = 0;
-  passes_ = 0;
-  parameters_.clear_gradients();
+  forget_work();
 }
 
 void TrainingStep::restore_step() {
+  forget_work();
+  step_random_.restore();
+}
+
+// Of the step: nothing is computed, and nothing exchanged.
+void TrainingStep::forget_work() {
   pipeline_.clear();
   sums_.clear();
   gradient_sums_.begin();
   agreement_.begin(step_);
   loss_ = 0;
   passes_ = 0;
-  step_random_.restore();
   parameters_.clear_gradients();
 }
 

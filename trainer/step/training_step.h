@@ -91,6 +91,7 @@ class TrainingStep : public StepProgram {
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
   void in_commit(const std::function<void()>& work);
+  void forget_work();
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   bool has_rows(uint32_t micro_batch, const Plan& plan) const;
   void announce(uint32_t micro_batch, const Plan& plan);

@@ -84,9 +84,13 @@ class Case(unittest.TestCase):
         self.assertEqual(done.codes, [0] * size, done.errors)
         return done
 
-    def on_cards(self, size, limits=None, values="compute", options=(), fails=False, **settings):
-        """On a simulated machine with so many cards, started by torchrun; `limits`: of each rank's card."""
+    def on_cards(self, size, limits=None, values="compute", options=(), fails=False, blocked=None, **settings):
+        """On a simulated machine with so many cards, started by torchrun; `limits`: of each rank's card.
+
+        `blocked`: a file of rank 0 that cannot be written."""
         folder = self.fresh_folder()
+        if blocked:
+            (folder / "out" / blocked).mkdir(parents=True)
         words = self.command(folder, "cuda", settings) + list(options)
         if limits:
             cases = " ".join(f"{rank}) limit={limit};;" for rank, limit in enumerate(limits))

@@ -160,7 +160,27 @@ TEST_F(Report, TellsForWhichRankAllUndidAStep) {
   EXPECT_EQ(json["moves"][0]["asked"]["rank"], 2);
   EXPECT_EQ(json["moves"][0]["asked"]["attempt"], 4);
   EXPECT_EQ(json["moves"][0]["asked"]["guarantee"], "numerically_equal");
+  EXPECT_TRUE(json["moves"][0]["asked"]["why_all_end"].is_null());
   EXPECT_EQ(json["moves_of_others"], 1);
+}
+
+TEST_F(Report, TellsWhyAllRanksGaveAStepUp) {
+  history_.add(step(0));
+  history_.add(PlanMove{
+      .step = 1,
+      .action = "recompute_mlp",
+      .phase = "backward",
+      .incident = 3,
+      .reason = "full",
+      .to = plan_,
+      .asked = AskedUndo{2, false, 4, Guarantee::kBitExact, plan_, plan_, "no plan is left on rank 1"}});
+  EXPECT_THAT(
+      report_text(report()),
+      HasSubstr(
+          "recompute_mlp, out of memory in backward (incident 3) of rank 2, now "
+          "micro_batch=8 evaluation_batch=8\n    all ranks undid the step and ended: no plan is left on "
+          "rank 1; rank 2 had micro_batch=8 evaluation_batch=8\n    full\n"));
+  EXPECT_EQ(report_json(report())["moves"][0]["asked"]["why_all_end"], "no plan is left on rank 1");
 }
 
 TEST_F(Report, MovesAreBoundedToo) {

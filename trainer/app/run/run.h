@@ -65,6 +65,7 @@ class Run {
   StepOutcome run_step(uint64_t step);
   bool evaluate();
   void gave_up(const std::string& where);
+  void end_with_checkpoint(int code, const std::string& verdict);
   uint64_t smallest_limit() const;
 
   // What it leaves: run.cpp.

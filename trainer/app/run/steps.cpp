@@ -79,12 +79,17 @@ bool Run::evaluate() {
 void Run::gave_up(const std::string& where) {
   results_.ended_by = recoverable_->rank_that_gave_up();
   share_guarantee();
-  const std::string whose = results_.ended_by ? " on rank " + std::to_string(*results_.ended_by) : "";
-  if (!checkpoint())
-    results_.ended_by = ranks_->rank();  // its own fault comes before
-  else
-    end(kExitOutOfMemory,
-        "out of memory " + where + " and no plan is left" + whose + ": " + recoverable_->last_failure());
+  end_with_checkpoint(kExitOutOfMemory, "out of memory " + where + " and " + recoverable_->why_it_ended() +
+                                            ": " + recoverable_->last_failure());
+}
+
+// Where rank 0 cannot write it, all ranks end for that.
+void Run::end_with_checkpoint(int code, const std::string& verdict) {
+  const std::string fault = checkpoint() ? "" : results_.verdict;
+  const std::string of_rank_0 = ranks_->decide(fault, [](const auto& of_ranks) { return of_ranks.at(0); });
+  if (of_rank_0.empty()) return end(code, verdict);
+  results_.ended_by = 0;
+  end(kExitError, of_rank_0 + " (" + verdict + ")");
 }
 
 // Where all ranks end together: what one of them changed has changed the result of all.
@@ -112,7 +117,7 @@ void Run::train_steps() {
     if (is_to_stop()) {
       share_guarantee();
       ranks_->end_together();
-      if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
+      end_with_checkpoint(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
       return;
     }
   }

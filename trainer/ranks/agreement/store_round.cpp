@@ -1,7 +1,5 @@
 #include "trainer/ranks/agreement/store_round.h"
 
-#include <stdexcept>
-
 namespace spillway::trainer {
 namespace {
 
@@ -9,51 +7,37 @@ std::string decision_key(uint64_t round) {
   return "decision/" + std::to_string(round);
 }
 
-std::string word_key(uint64_t round, uint32_t rank) {
-  return "word/" + std::to_string(round) + "/" + std::to_string(rank);
+std::vector<std::string> keys_of_words(uint64_t round, uint32_t size) {
+  return keys_of_ranks("word/" + std::to_string(round), size);
 }
 
 }  // namespace
 
 std::vector<std::string> StoreRounds::words_of(uint64_t round) {
-  std::vector<std::string> keys;
-  keys.reserve(size_);
-  for (uint32_t rank = 0; rank < size_; ++rank) keys.push_back(word_key(round, rank));
-  try {
-    store_.wait(keys, timeout_);
-  } catch (const std::exception&) {
-    std::string silent;
-    for (uint32_t rank = 0; rank < size_; ++rank)
-      if (!store_.check({keys[rank]})) silent += (silent.empty() ? "" : ", ") + std::to_string(rank);
-    if (silent.empty()) throw;
-    throw std::runtime_error("of " + std::to_string(size_) + " ranks these did not say within " +
-                             std::to_string(timeout_.count() / 1000) +
-                             " seconds (run.ranks_timeout) what they do about a failure: " + silent);
-  }
+  const std::vector<std::string> keys = keys_of_words(round, size_);
+  wait_for_all(store_, keys, timeout_, "say what they do about a failure");
   std::vector<std::string> words;
   words.reserve(size_);
-  for (const std::vector<uint8_t>& bytes : store_.multiGet(keys))
-    words.emplace_back(bytes.begin(), bytes.end());
+  for (const std::vector<uint8_t>& bytes : store_.multiGet(keys)) words.push_back(text_in_store(bytes));
   return words;
 }
 
 // Of a round that all ranks have left: they speak in the next one.
 void StoreRounds::forget(uint64_t round) {
   store_.deleteKey(decision_key(round));
-  for (uint32_t rank = 0; rank < size_; ++rank) store_.deleteKey(word_key(round, rank));
+  for (const std::string& key : keys_of_words(round, size_)) store_.deleteKey(key);
 }
 
 std::string StoreRounds::decide(const std::string& mine, const Decide& decide) {
   const uint64_t round = rounds_++;
-  store_.set(word_key(round, rank_), mine);
+  store_.set(keys_of_words(round, size_)[rank_], mine);
   if (rank_ == 0) {
     const std::string made = decide(words_of(round));
     if (round > 0) forget(round - 1);
     store_.set(decision_key(round), made);
     return made;
   }
-  const std::vector<uint8_t> made = store_.get(decision_key(round));
-  return {made.begin(), made.end()};
+  return text_in_store(store_.get(decision_key(round)));
 }
 
 }  // namespace spillway::trainer

@@ -1,15 +1,12 @@
 // One round of words in the store where the ranks meet: each rank says one, the first one makes a decision of
 // them all, and all get that. No sum is needed for it, and no memory of a device.
 //
-// Thread-safety: one thread. Ownership: borrows the store. Errors: std::runtime_error that names the ranks
-// which did not speak in time; c10d's exceptions.
+// Thread-safety: one thread. Ownership: borrows the store. Errors: SilentRank where ranks did not
+// speak in time; c10d's exceptions.
 #pragma once
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <chrono>
 #include <functional>
-#include <string>
-#include <vector>
+
+#include "trainer/ranks/network/store.h"
 
 namespace spillway::trainer {
 

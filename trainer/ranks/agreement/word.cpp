@@ -67,9 +67,12 @@ std::optional<Value> read_from(const std::string& text, const Read& read) {
 
 }  // namespace
 
+std::string why_a_step_ends(uint32_t next, uint32_t attempts) {
+  return next < attempts ? "no plan is left" : "its " + std::to_string(attempts) + " attempts are used up";
+}
+
 Decision decide(const std::vector<Word>& words, uint32_t attempts) {
   Decision decision{.what = Decision::What::kReplay, .attempt = 0, .joined = words.at(0).plan, .asked = {}};
-  bool ends = false;
   for (const Word& word : words) {
     if (word.step != words[0].step)
       throw std::logic_error("rank " + std::to_string(word.rank) + " is in step " +
@@ -78,11 +81,20 @@ Decision decide(const std::vector<Word>& words, uint32_t attempts) {
     decision.attempt = std::max(decision.attempt, word.attempt);
     decision.joined = join(decision.joined, word.plan);
     if (word.says != Word::Says::kIsReady) decision.what = Decision::What::kAdopt;
-    if (word.says == Word::Says::kGivesUp) ends = true;
     if (word.says == Word::Says::kAsks || word.says == Word::Says::kGivesUp) decision.asked.push_back(word);
   }
   std::ranges::sort(decision.asked, {}, &Word::rank);
-  if (ends || decision.attempt >= attempts) decision.what = Decision::What::kGiveUp;
+  const auto end = [&](const Word& word, uint32_t next) {
+    decision.what = Decision::What::kGiveUp;
+    decision.ended_by = word.rank;
+    decision.why_it_ends = why_a_step_ends(next, attempts);
+    if (next < attempts) decision.why_it_ends += " on rank " + std::to_string(word.rank);
+  };
+  const auto gives_up = std::ranges::find(decision.asked, Word::Says::kGivesUp, &Word::says);
+  if (gives_up != decision.asked.end())
+    end(*gives_up, gives_up->attempt);
+  else if (decision.attempt >= attempts && !decision.asked.empty())
+    end(decision.asked.front(), decision.attempt);
   return decision;
 }
 
@@ -109,6 +121,8 @@ std::string to_text(const Decision& decision) {
   return text_of({{"what", decision.what},
                   {"attempt", decision.attempt},
                   {"joined", to_toml(decision.joined)},
+                  {"ended_by", decision.ended_by},
+                  {"why_it_ends", decision.why_it_ends},
                   {"asked", std::move(asked)}});
 }
 
@@ -121,7 +135,9 @@ std::optional<Decision> decision_of(const std::string& text, uint32_t layers) {
     Decision decision{.what = json.at("what"),
                       .attempt = json.at("attempt"),
                       .joined = plan_in(json.at("joined"), layers),
-                      .asked = {}};
+                      .asked = {},
+                      .ended_by = json.at("ended_by"),
+                      .why_it_ends = json.at("why_it_ends")};
     for (const Json& word : json.at("asked")) decision.asked.push_back(word_in(word, layers));
     return decision;
   });

@@ -46,6 +46,9 @@ struct Decision {
   uint32_t attempt = 0;       // of all ranks, from now on
   Plan joined{};              // that every rank can follow
   std::vector<Word> asked{};  // by the ranks that met a failure, in their order
+  // Of kGiveUp: the first rank that has nothing left, and what.
+  uint32_t ended_by = 0;
+  std::string why_it_ends{};
 
   bool operator==(const Decision&) const = default;
 };
@@ -56,11 +59,15 @@ struct AskedUndo {
   bool is_this_rank = false;
   uint32_t attempt = 0;  // that all began then
   Guarantee guarantee{};
-  Plan before, after;  // of that rank
+  Plan before, after;         // of that rank
+  std::string why_all_end{};  // "": all begin the step anew
 };
 
 // Of the words of all ranks, in any order. `attempts`: of a step, that are made at most.
 Decision decide(const std::vector<Word>& words, uint32_t attempts);
+
+// Of a step that is given up before its attempt `next`.
+std::string why_a_step_ends(uint32_t next, uint32_t attempts);
 
 // What a rank adopts of the joined plan at a stage of ZeRO. Ranks with whole weights compute as they like
 // until they add up gradients, so each keeps its own plan. Ranks that gather weights layer by layer use the

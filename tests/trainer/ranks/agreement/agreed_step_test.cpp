@@ -49,7 +49,7 @@ class RankDiary : public StepProgram, public RanksOfStep {
       : meeting_(meeting), rank_(rank), stage_(stage) {}
   std::set<int> failures;         // numbers of tries, from 1
   std::set<std::string> refused;  // texts of plans for which there is no room
-  bool only_splits = true, refuses_all = false, always = false, step_can_restart = false;
+  bool only_splits = true, refuses_all = false, always = false, step_can_restart = false, evaluates = false;
   std::optional<MoveKind> chosen = MoveKind::kSplitMicroBatch;
   std::vector<std::string> lines;
   std::vector<uint32_t> attempts;
@@ -70,6 +70,12 @@ class RankDiary : public StepProgram, public RanksOfStep {
                    .step_can_restart = step_can_restart};
   }
   std::optional<Failure> prepare_commit() override { return vote(false), std::nullopt; }
+  void restore_evaluation() override { lines.push_back("restore"), is_asked_ = has_voted_ = false; }
+  std::optional<Failure> evaluate(const Plan&) {
+    if (!failures.contains(++tries)) return vote(false), std::nullopt;
+    return Failure{
+        .text = "no room", .phase = "evaluation", .chosen = chosen, .incident = 9, .can_be_repeated = false};
+  }
   void commit() override { ++commits, lines.push_back("commit"); }
   std::optional<Failure> adopt(const Plan& from, const Plan& to) override {
     const bool has_room = !only_splits || to.micro_batch != from.micro_batch;
@@ -105,7 +111,8 @@ class RankDiary : public StepProgram, public RanksOfStep {
 // Texts of the plans of all moves but the split.
 std::set<std::string> other_moves() {
   std::set<std::string> plans;
-  for (const Move& move : neighbours({.micro_batch = 4}, kAgreedShape, {}, Guarantee::kNumericallyEqual))
+  for (const Move& move :
+       neighbours({.micro_batch = 4, .evaluation_batch = 4}, kAgreedShape, {}, Guarantee::kNumericallyEqual))
     if (move.kind != MoveKind::kSplitMicroBatch) plans.insert(to_string(move.to));
   return plans;
 }
@@ -118,15 +125,22 @@ class AgreedStep : public testing::Test {
     meeting_ = std::make_unique<Meeting>(size);
     for (uint32_t rank = 0; rank < size; ++rank) {
       diaries_.push_back(std::make_unique<RankDiary>(*meeting_, rank, stage));
-      steps_.push_back(std::make_unique<RecoverableStep>(*diaries_[rank], kAgreedShape, Machine{},
-                                                         Plan{.micro_batch = 4}, options));
+      steps_.push_back(std::make_unique<RecoverableStep>(
+          *diaries_[rank], kAgreedShape, Machine{}, Plan{.micro_batch = 4, .evaluation_batch = 4}, options));
       prepare(rank, *diaries_[rank]);
     }
     outcomes_.resize(size);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < size; ++rank)
-      threads.emplace_back([this, rank] { outcomes_[rank] = steps_[rank]->run(5); });
+      threads.emplace_back([this, rank] { outcomes_[rank] = run_one(*steps_[rank], *diaries_[rank]); });
     for (std::thread& thread : threads) thread.join();
+  }
+  static StepOutcome run_one(RecoverableStep& step, RankDiary& diary) {
+    if (!diary.evaluates) return step.run(5);
+    const auto evaluate = [](void* of, const Plan& plan) {
+      return static_cast<RankDiary*>(of)->evaluate(plan);
+    };
+    return step.run_evaluation(5, evaluate, &diary);
   }
   void expect_all(StepOutcome outcome, int commits) {
     for (size_t rank = 0; rank < steps_.size(); ++rank) {
@@ -216,14 +230,29 @@ TEST_F(AgreedStep, RanksThatGatherWeightsHaveOneOrderOfLayers) {
 TEST_F(AgreedStep, ARankWithoutRoomForTheCommonPlanAsksOnceMore) {
   run(2, 3, {}, [](uint32_t rank, RankDiary& diary) {
     if (rank == 1) diary.failures = {1};
-    if (rank == 0) diary.refused = {to_string(Plan{.micro_batch = 2})}, diary.only_splits = false;
+    if (rank == 0)
+      diary.refused = {to_string(Plan{.micro_batch = 2, .evaluation_batch = 4})}, diary.only_splits = false;
     if (rank == 1) diary.only_splits = false, diary.refused = other_moves();
   });
   expect_all(StepOutcome::kDone, 1);
   EXPECT_EQ(diaries_[0]->attempts.back(), 2u);
   EXPECT_EQ(steps_[0]->plan().micro_batch, steps_[1]->plan().micro_batch);
   EXPECT_EQ(steps_[0]->plan().recompute, steps_[1]->plan().recompute);
-  EXPECT_NE(steps_[0]->plan(), (Plan{.micro_batch = 2}));
+  EXPECT_NE(steps_[0]->plan(), (Plan{.micro_batch = 2, .evaluation_batch = 4}));
+}
+
+TEST_F(AgreedStep, AnEvaluationThatIsSplitWeakensNoGuarantee) {
+  run(2, 3, {}, [](uint32_t rank, RankDiary& diary) {
+    diary.evaluates = true, diary.only_splits = false, diary.chosen = MoveKind::kSplitEvaluation;
+    if (rank == 1) diary.failures = {1};
+  });
+  EXPECT_EQ(outcomes_, std::vector(2, StepOutcome::kDone));
+  for (const auto& step : steps_) {
+    EXPECT_EQ(step->plan().evaluation_batch, 2u);
+    ASSERT_EQ(step->records().size(), 1u);
+    EXPECT_EQ(step->records()[0].action, "split_evaluation");
+    EXPECT_EQ(step->guarantee_held(), Guarantee::kBitExact);
+  }
 }
 
 TEST_F(AgreedStep, AllGiveUpWhereOneHasNoPlanLeft) {
@@ -236,9 +265,32 @@ TEST_F(AgreedStep, AllGiveUpWhereOneHasNoPlanLeft) {
     for (const auto& step : steps_) {
       EXPECT_EQ(step->rank_that_gave_up(), 1u);
       EXPECT_EQ(step->last_failure(), "no room on 1");
+      EXPECT_EQ(step->why_it_ended(), "no plan is left on rank 1");
       EXPECT_EQ(step->records().back().action, "give_up");
+      ASSERT_TRUE(step->records().back().asked);
+      EXPECT_EQ(step->records().back().asked->why_all_end, "no plan is left on rank 1");
     }
+    EXPECT_EQ(steps_[0]->guarantee_held(), Guarantee::kBitExact);
     EXPECT_EQ(diaries_[0]->lines.back(), "restore");
+  }
+}
+
+TEST_F(AgreedStep, ARankThatHadAPlanSaysSoWhereAnotherOneGivesUp) {
+  run(3, 0, {}, [](uint32_t rank, RankDiary& diary) {
+    if (rank == 1) diary.failures = {1};
+    if (rank == 2) diary.always = diary.refuses_all = true;
+  });
+  expect_all(StepOutcome::kGaveUp, 0);
+  for (const auto& step : steps_) {
+    EXPECT_EQ(step->rank_that_gave_up(), 2u);
+    std::vector<std::string> actions;
+    for (const RecoveryRecord& record : step->records()) {
+      if (!record.asked) continue;  // a try again
+      EXPECT_EQ(record.action, record.asked->rank == 1 ? "split_micro_batch" : "give_up");
+      EXPECT_EQ(record.asked->why_all_end, "no plan is left on rank 2");
+      actions.push_back(record.action);
+    }
+    EXPECT_EQ(actions.size(), 2u);
   }
 }
 
@@ -247,6 +299,7 @@ TEST_F(AgreedStep, AttemptsAreBoundedOnAllRanksAlike) {
   expect_all(StepOutcome::kGaveUp, 0);
   EXPECT_EQ(steps_[1]->rank_that_gave_up(), 0u);
   EXPECT_EQ(steps_[1]->records().back().action, "give_up");
+  EXPECT_EQ(steps_[1]->why_it_ended(), "its 2 attempts are used up");
 }
 
 TEST_F(AgreedStep, ARankWithMoreAttemptsOfItsOwnEndsAllWhenTheyAreUsedUp) {
@@ -255,8 +308,11 @@ TEST_F(AgreedStep, ARankWithMoreAttemptsOfItsOwnEndsAllWhenTheyAreUsedUp) {
     if (rank == 1) diary.failures = {1};
   });
   expect_all(StepOutcome::kGaveUp, 0);
-  EXPECT_EQ(steps_[0]->records().back().action, "give_up");
-  EXPECT_EQ(steps_[1]->records().back().action, "give_up");
+  for (const auto& step : steps_) {
+    EXPECT_EQ(step->records().back().action, "split_micro_batch") << "which rank 1 could have gone on with";
+    EXPECT_EQ(step->records().back().asked->why_all_end, "its 3 attempts are used up");
+    EXPECT_EQ(step->why_it_ended(), "its 3 attempts are used up");
+  }
   EXPECT_EQ(steps_[0]->rank_that_gave_up(), steps_[1]->rank_that_gave_up());
 }
 

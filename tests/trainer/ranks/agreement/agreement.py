@@ -105,6 +105,17 @@ class Training(ranks.Case):
             self.assertEqual(again.steps(), undisturbed.steps()[3:])
             self.assertEqual(again.results["weights"], undisturbed.results["weights"])
 
+    def test_all_give_up_and_rank_0_has_no_room_for_the_checkpoint(self):
+        """All have one incident, of rank 0, whichever comes first to the store."""
+        settings = {**self.TIGHT, **self.LATER, "run.zero": 1}
+        ended = self.on_cards(2, limits=("1GiB", "7MiB"), fails=True, blocked="checkpoint.safetensors.tmp", **settings)
+        results = [json.loads((ended.folder / f"results{name}.json").read_text()) for name in ("", ".rank-1")]
+        self.assertEqual([result["exit_code"] for result in results], [1, 18])
+        self.assertEqual(results[0]["incident"], results[1]["incident"])
+        self.assertEqual(results[0]["incident"]["rank"], 0)
+        self.assertRegex(results[0]["incident"]["cause"], "rank 0 ended: .*checkpoint.safetensors.* "
+                                                          r"\(out of memory in step 3 and no plan is left on rank 1: ")
+
     def test_a_schedules_plan_has_no_room_on_one_rank(self):
         settings = {"train.batch": 2, "model.width": 256, "plan.optimizer": "host", "evaluation.windows": 2,
                     "plan.schedule": "[{step=2, optimizer='device'}]"}
@@ -141,9 +152,9 @@ class Strikes(unittest.TestCase):
             self.assertIsNone(processes[rank].poll())
             processes[rank].send_signal(signal.SIGCONT)
         errors.append(processes[rank].communicate(timeout=ranks.DEADLINE)[1])
-        self.assertEqual(processes[rank].returncode, -signal.SIGKILL if how == "kill" else 18, errors)
+        self.assertEqual(processes[rank].returncode, {"kill": -signal.SIGKILL, "full": 1}.get(how, 18), errors)
         told = [re.findall("incident ([0-9a-f]{12}): (.*)", error)[0] for error in errors if "incident" in error]
-        self.assertEqual(len(told), len(errors) - (how == "kill"), errors)
+        self.assertEqual(len(told), len(errors) - (how in ("kill", "full")), errors)  # that says what it ran out of
         self.assertEqual(len({number for number, _ in told}), 1, told)
         for _, text in told[: len(others)]:  # one that was stopped finds nobody later, and has words of its own
             self.assertRegex(text, cause)
@@ -157,7 +168,8 @@ class Strikes(unittest.TestCase):
         cases = [(3, 1, "drains", "kill", "rank 1 died: "), (2, 0, "speaks", "kill", "rank 0 died"),
                  (3, 2, "is-ready", "kill", "rank 2 died: "), (2, 1, "drains", "stop", "rank 1 does not answer"),
                  (2, 0, "is-ready", "stop", "rank 0's process .* is stopped|rank 0 does not answer"),
-                 (2, 0, "speaks", "hang", "rank 0 hangs: no progress for .* in step 3: ")]
+                 (2, 0, "speaks", "hang", "rank 0 hangs: no progress for .* in step 3: "),
+                 (3, 2, "sums", "full", "rank 2 ended: out of memory in the middle of a sum over the ranks: no room")]
         begun = [self.start(*case[:-1]) for case in cases]
         self.addCleanup(lambda: [process.kill() for processes in begun for process in processes])
         for processes, (_, rank, _, how, cause) in zip(begun, cases):

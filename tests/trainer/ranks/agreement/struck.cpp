@@ -4,7 +4,8 @@
 //     ranks_struck CORPUS RANK WHERE HOW    ends as spillway-train does: 0, or 18 with the incident's text
 //
 // WHERE: drains (in the sums that the rank which asks still takes part in), speaks (before it says its word),
-// is-ready (before it says that it has what was decided). HOW: kill, stop, hang.
+// is-ready (before it says that it has what was decided), sums (in a round that the others have made). HOW:
+// kill, stop, hang, full (out of memory).
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <cstdlib>
 
 #include "tests/trainer/small_models.h"
+#include "trainer/app/run/outcome.h"
 #include "trainer/app/run/rank_end.h"
 #include "trainer/step/training_step.h"
 
@@ -29,6 +31,7 @@ struct Strike {
   void at(const std::string& place, uint32_t mine) const {
     if (place != where || mine != rank) return;
     std::printf("struck\n"), std::fflush(stdout);
+    TORCH_CHECK_WITH(OutOfMemoryError, how != "full", "no room");
     if (how == "hang")
       while (true) ::pause();
     ::raise(how == "kill" ? SIGKILL : SIGSTOP);
@@ -43,10 +46,11 @@ class StruckRanks : public Ranks {
   void reduce_scatter(const at::Tensor& flat) override {
     if (asks && ++rounds_ == 2) strike.at("drains", rank());
     Ranks::reduce_scatter(flat);
+    if (++all_rounds_ == 8) strike.at("sums", rank());
   }
 
  private:
-  int rounds_ = 0;
+  int rounds_ = 0, all_rounds_ = 0;
 };
 
 class StruckStep : public TrainingStep, private RanksOfStep {
@@ -95,7 +99,7 @@ Config config_of_struck() {
   return config;
 }
 
-int train_as(const Launch& launch, const Corpus& corpus, const Strike& strike, RankEnd* end) {
+Results train_as(const Launch& launch, const Corpus& corpus, const Strike& strike, RankEnd* end) {
   using std::chrono::milliseconds;
   const Config config = config_of_struck();
   const auto ranks = std::make_shared<StruckRanks>(
@@ -107,9 +111,9 @@ int train_as(const Launch& launch, const Corpus& corpus, const Strike& strike, R
   StruckStep program(config, corpus, moves, ranks);
   RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
   for (uint64_t number = 0; number < kSteps; ++number)
-    if (step.run(number) != StepOutcome::kDone) return 17;
+    if (step.run(number) != StepOutcome::kDone) throw std::runtime_error("a step that has room gave up");
   ranks->leave();
-  return 0;
+  return {};
 }
 
 int run_struck(char** arguments) {
@@ -121,15 +125,8 @@ int run_struck(char** arguments) {
   if (!launch || !corpus) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
   const Strike strike{uint32_t(std::atoi(arguments[2])), arguments[3], arguments[4]};
   RankEnd end([](Results* results) { std::fprintf(stderr, "%s\n", results->verdict.c_str()); });
-  Results results;
-  try {
-    results.exit_code = train_as(*launch, *corpus, strike, &end);
-  } catch (const RanksEnded& ended) {
-    results.exit_code = kExitOtherRank;
-    results.verdict = ended.what();
-    results.incident = ended.incident;
-  }
-  end.settle(&results, false);
+  auto [results, all_end_so] = outcome_of([&] { return train_as(*launch, *corpus, strike, &end); });
+  end.settle(&results, all_end_so);
   std::fprintf(stderr, "%s\n", results.verdict.c_str());
   end.finish();
   std::fflush(nullptr);
