@@ -160,9 +160,23 @@ class Errors(Case):
         self.assertEqual(alone.steps(), self.train(2, **{"plan.micro_batch": 2, "run.zero": 2}).steps())
 
     def test_ranks_at_other_stages(self):
-        done = self.ended(self.start(2, folder := self.fresh_folder(), of_rank={1: {"run.zero": 1}}), folder)
-        self.assertEqual(done.codes, [1, 1])
-        self.assertIn("their settings differ: 'run.zero = 0' and 'run.zero = 1'", done.errors[0])
+        self.assert_refused({}, {"run.zero": 1}, "'run.zero = 0' and 'run.zero = 1'")
+
+    def test_ranks_that_begin_otherwise(self):
+        """Else one waits for what the other one never exchanges."""
+        self.assert_refused({"run.zero": 3}, {"plan.automatic": "true"}, "'the plan = given' and 'the plan = chosen by ")
+        self.assert_refused({"run.zero": 2}, {"plan.micro_batch": "auto"}, "'the plan = given' and 'the plan = chosen")
+        self.assert_refused({"run.zero": 1}, {"run.checkpoint_every": 2}, "'run.checkpoint_every = 0' and ")
+        self.assert_refused({"run.zero": 1}, {"run.save": self.folder / "weights"}, "'run.save = none' and ")
+        first = self.train(2, **{"train.steps": 2, "run.checkpoint_every": 1})
+        self.assert_refused({}, {}, "'--resume = given' and '--resume = none'",
+                            {0: ("--resume", str(first.folder / "out"))})
+
+    def assert_refused(self, settings, of_the_second, message, options=None):
+        done = self.ended(self.start(2, folder := self.fresh_folder(), of_rank={1: of_the_second},
+                                     options_of_rank=options, **{"run.ranks_timeout": 10, **settings}), folder)
+        self.assertEqual(done.codes, [1, 1], done.errors)
+        self.assertIn("their settings differ: " + message, done.errors[0])
 
 
 if __name__ == "__main__":
