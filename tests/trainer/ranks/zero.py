@@ -10,6 +10,7 @@ import unittest
 from ranks import Case
 
 SETTINGS = {"model.dropout": 0.1, "plan.micro_batch": 2, "train.batch": 9, "train.clip": 0.5}
+ON_HOST = {"plan.optimizer": "host", "plan.parameters": "host", "plan.gradients": "host"}
 
 
 class Stages(Case):
@@ -85,6 +86,15 @@ class Checkpoints(Case):
                 self.assertEqual(done.results["weights"], again[0].results["weights"])
                 self.assertEqual(len(done.steps()), 2)
 
+    def test_of_matrices_in_tiles_go_on_where_ranks_have_layers_together(self):
+        first = self.saved(2, 2, **{"plan.tiles": 2, "run.zero": 1, **ON_HOST})
+        tiled = self.saved(2, 4, first.folder, **{"run.zero": 1})
+        for zero in 2, 3:
+            whole = self.saved(2, 4, first.folder, **{"run.zero": zero})
+            self.assert_near(whole, tiled, most=1e-3)
+            self.assertNotIn("tiles", str(whole.results["plan"]))
+        self.assertIn("tiles", str(tiled.results["plan"]))
+
 
 class Memory(Case):
     def peaks(self, size, zero, **settings):
@@ -143,7 +153,8 @@ class Errors(Case):
     def test_what_has_no_shares(self):
         for zero, settings, message in (
                 (3, {"train.precision": "int8"}, "'run.zero' = 3 has no shares of matrices in 8 bits"),
-                (2, {"plan.tiles": 4, "plan.optimizer": "host", "plan.parameters": "host", "plan.gradients": "host"},
+                (2, {"plan.tiles": 4, **ON_HOST}, "'plan.tiles' cuts matrices that one rank has whole"),
+                (3, {"plan.schedule": "[{step=1, tiles=4}]", **ON_HOST},
                  "'plan.tiles' cuts matrices that one rank has whole")):
             done = self.ended(self.start(2, folder := self.fresh_folder(), **{"run.zero": zero, **settings}), folder)
             self.assertEqual(done.codes, [2, 2])
