@@ -1,5 +1,6 @@
 #include "trainer/config/config.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -241,7 +242,8 @@ class ConfigReader {
     if (config_.run.zero > 0 && !can_be_sharded(config_.train.numerics))
       return "'run.zero' cuts the optimizer's states into shares, and adafactor's means of rows and columns "
              "belong to whole matrices: take another 'train.optimizer', or 'run.zero = 0'";
-    if (config_.run.zero > 1 && config_.plan.tiles > 1)
+    const auto has_tiles = [](const auto& entry) { return entry.second.tiles > 1; };
+    if (config_.run.zero > 1 && (config_.plan.tiles > 1 || std::ranges::any_of(config_.schedule, has_tiles)))
       return "'plan.tiles' cuts matrices that one rank has whole, and with 'run.zero' from 2 on ranks have "
              "their layers together: write plan.tiles = 1, or run.zero = 1";
     if (config_.run.zero > 2 && config_.train.numerics.precision == Precision::kInt8)

@@ -85,6 +85,12 @@ uint64_t WholeStates::hash() {
   return uint64_t(high) << 32 | uint64_t(low);
 }
 
+uint64_t WholeStates::hash_of_own() {
+  return parameters_.hash([this](size_t index, size_t which) {
+    return parameters_.is_shared(index) ? at::zeros({0}) : parameters_.read_stored(index, which);
+  });
+}
+
 void WholeStates::end() {
   if (is_exchanged()) ranks_.sum(0);
 }

@@ -34,6 +34,8 @@ class WholeStates {
   bool weights_are_exchanged() const { return zero_ >= 3; }
   // Of all parameters. Where weights are exchanged all ranks call it, and all get it.
   uint64_t hash();
+  // Of those that this rank has whole, of itself alone: equal on all ranks.
+  uint64_t hash_of_own();
 
  private:
   at::Tensor ask(size_t parameter, size_t state);

@@ -47,7 +47,8 @@ void LayerCache::reserve() {
   const size_t count = std::min<size_t>(most_slots_, entries_.size());
   if (slots_.size() == count && (count == 0 || slots_[0].memory.numel() == bytes)) return;
   synchronise();
-  slots_.clear();
+  const int64_t before = slots_.empty() ? 0 : int64_t(slots_.size()) * slots_[0].memory.numel();
+  if (int64_t(count) * bytes < before) slots_.clear();  // room for the smaller ones
   std::vector<Slot> slots(count);
   for (Slot& slot : slots) slot.memory = at::empty({bytes}, at::device(device_).dtype(at::kByte));
   slots_ = std::move(slots);

@@ -35,7 +35,8 @@ class LayerCache {
   // All its numbers are zero, whatever the bytes at home are.
   bool is_zero(uint32_t layer) const { return entries_.at(layer).zero; }
 
-  // As many slots as the layers that are here need. Nothing, where there are.
+  // As many slots as the layers that are here need. Nothing, where there are. Without room for larger ones
+  // those that there are stay.
   void reserve();
   // The coming uses of layers that are here, again and again; of layers that ranks share once. REQUIRES:
   // reserve().

@@ -223,6 +223,9 @@ void Parameters::reserve() {
 }
 
 void Parameters::follow(const std::vector<UnitUse>& uses) {
+  // First: also where something fails below, this pass is the one that ranks exchange things of.
+  uses_to_come_ = uses;
+  uses_done_ = 0;
   for (const StreamedLayers* streamed : all_streamed()) streamed->for_each(&LayerCache::let_go);
   streamed_values_.follow(units_in(uses, false));
   std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());

@@ -93,7 +93,7 @@ class Parameters {
   // Of ranks with shares: behind a micro-batch's backward, what belongs to no layer is added up.
   void end_micro_batch();
   // The uses that are left of a pass, computing nothing: all that ranks exchange of them. Gradients that are
-  // not there count as zero. Allocates no device memory.
+  // not there count as zero. Allocates no device memory. REQUIRES: reserve().
   void pass_over();
   // Whether something of this step was added up.
   bool has_summed() const;

@@ -56,7 +56,8 @@ class Case(unittest.TestCase):
             words += ["--set", f"{name}={value}"]
         return [str(word) for word in words]
 
-    def start(self, size, folder, device="cpu", of_rank=None, options=(), present=None, ports=None, **settings):
+    def start(self, size, folder, device="cpu", of_rank=None, options=(), present=None, ports=None,
+              options_of_rank=None, **settings):
         """The processes of ranks 0 to size - 1, or of those that are present; `ports`: where each finds the store."""
         port = free_port()
         ranks = []
@@ -64,7 +65,8 @@ class Case(unittest.TestCase):
             own = {**settings, **(of_rank or {}).get(rank, {})}
             environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[rank] if ports else port)}
-            ranks.append(subprocess.Popen(self.command(folder, device, own) + list(options), env=environment,
+            words = [*self.command(folder, device, own), *options, *(options_of_rank or {}).get(rank, ())]
+            ranks.append(subprocess.Popen(words, env=environment,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
         return ranks
 

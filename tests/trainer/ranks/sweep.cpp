@@ -14,6 +14,8 @@
 //     replay    the same, and again at the n-th request of the step that is begun anew
 //     attempts  the same, where that is the last attempt: all ranks give up, and the step goes through later
 //     gives_up  where no move has room: likewise
+//     adopts    where a move of layers to the host and the way back have no room either, and no other move
+//     has
 #include <ATen/Parallel.h>
 
 #include <cstdio>
@@ -32,7 +34,7 @@ constexpr uint64_t kSteps = 3, kDisturbed = 1;  // a step whose plan has complet
 struct Case {
   std::string name;
   bool is(const char* other) const { return name == other; }
-  bool splits() const { return !is("moves") && !is("once"); }
+  bool splits() const { return !is("moves") && !is("once") && !is("adopts"); }
   bool fails_again() const { return is("replay") || is("attempts"); }
   bool ends() const { return is("attempts") || is("gives_up"); }
 };
@@ -47,6 +49,7 @@ class Disturbed : public TrainingStep {
   void fail_from(uint64_t n) { Core::get().table()->fail_request(n, in.is("once") ? 0 : 1); }
   void fail_no_more() { fired += Core::get().table()->fail_request(0, 0); }
   std::optional<Failure> adopt(const Plan& from, const Plan& to) override {
+    if (in.is("adopts")) return adopt_without_room(from, to);
     const bool is_split = to.micro_batch<from.micro_batch, goes_back = to.micro_batch> from.micro_batch;
     if (in.is("gives_up") || (in.splits() && !is_split && !goes_back))
       return to == running ? std::nullopt : std::optional(Failure{"no room", "plan", {}});
@@ -59,6 +62,23 @@ class Disturbed : public TrainingStep {
     if (const uint64_t n = std::exchange(again, 0)) fail_from(n);
   }
   Plan running;
+
+ private:
+  // Of the layers' first move alone, and its way back.
+  std::optional<Failure> adopt_without_room(const Plan& from, const Plan& to) {
+    const bool moves = from.parameters != to.parameters || from.gradients != to.gradients;
+    if (moves && to == running && tried_ == 1) {
+      const auto failure = TrainingStep::adopt(from, to);
+      fail_no_more();
+      ++tried_;
+      return failure;
+    }
+    if (!moves || tried_ > 0)
+      return to == running ? std::nullopt : std::optional(Failure{"no room", "plan", {}});
+    ++tried_;
+    return TrainingStep::adopt(from, to);
+  }
+  int tried_ = 0;
 };
 
 struct Sweep {
@@ -129,10 +149,12 @@ struct Sweep {
 
 Config config_of(uint32_t stage, const Case& in) {
   Config config;
-  config.model = small_gpt2(1, 16, 2, 8, 0.1);
+  // Where layers come in slots: as many as slots have to leave them again.
+  config.model = small_gpt2(stage < 2 ? 1 : 2, 16, 2, 8, 0.1);
   config.data.workers = 0;
   config.train = {.steps = kSteps, .batch = 16, .warmup = 1};
   config.plan = {.micro_batch = 4, .evaluation_batch = 4};
+  if (stage >= 2) config.plan.recompute = {0};
   config.recovery.floor = in.splits() ? Guarantee::kNumericallyEqual : Guarantee::kBitExact;
   if (in.is("attempts")) config.recovery.attempts = 2;
   config.run.zero = stage;

@@ -10,6 +10,7 @@ import unittest
 from ranks import Case
 
 SETTINGS = {"model.dropout": 0.1, "plan.micro_batch": 2, "train.batch": 9, "train.clip": 0.5}
+ON_HOST = {"plan.optimizer": "host", "plan.parameters": "host", "plan.gradients": "host"}
 
 
 class Stages(Case):
@@ -85,6 +86,15 @@ class Checkpoints(Case):
                 self.assertEqual(done.results["weights"], again[0].results["weights"])
                 self.assertEqual(len(done.steps()), 2)
 
+    def test_of_matrices_in_tiles_go_on_where_ranks_have_layers_together(self):
+        first = self.saved(2, 2, **{"plan.tiles": 2, "run.zero": 1, **ON_HOST})
+        tiled = self.saved(2, 4, first.folder, **{"run.zero": 1})
+        for zero in 2, 3:
+            whole = self.saved(2, 4, first.folder, **{"run.zero": zero})
+            self.assert_near(whole, tiled, most=1e-3)
+            self.assertNotIn("tiles", str(whole.results["plan"]))
+        self.assertIn("tiles", str(tiled.results["plan"]))
+
 
 class Memory(Case):
     def peaks(self, size, zero, **settings):
@@ -143,7 +153,8 @@ class Errors(Case):
     def test_what_has_no_shares(self):
         for zero, settings, message in (
                 (3, {"train.precision": "int8"}, "'run.zero' = 3 has no shares of matrices in 8 bits"),
-                (2, {"plan.tiles": 4, "plan.optimizer": "host", "plan.parameters": "host", "plan.gradients": "host"},
+                (2, {"plan.tiles": 4, **ON_HOST}, "'plan.tiles' cuts matrices that one rank has whole"),
+                (3, {"plan.schedule": "[{step=1, tiles=4}]", **ON_HOST},
                  "'plan.tiles' cuts matrices that one rank has whole")):
             done = self.ended(self.start(2, folder := self.fresh_folder(), **{"run.zero": zero, **settings}), folder)
             self.assertEqual(done.codes, [2, 2])
@@ -160,9 +171,23 @@ class Errors(Case):
         self.assertEqual(alone.steps(), self.train(2, **{"plan.micro_batch": 2, "run.zero": 2}).steps())
 
     def test_ranks_at_other_stages(self):
-        done = self.ended(self.start(2, folder := self.fresh_folder(), of_rank={1: {"run.zero": 1}}), folder)
-        self.assertEqual(done.codes, [1, 1])
-        self.assertIn("their settings differ: 'run.zero = 0' and 'run.zero = 1'", done.errors[0])
+        self.assert_refused({}, {"run.zero": 1}, "'run.zero = 0' and 'run.zero = 1'")
+
+    def test_ranks_that_begin_otherwise(self):
+        """Else one waits for what the other one never exchanges."""
+        self.assert_refused({"run.zero": 3}, {"plan.automatic": "true"}, "'the plan = given' and 'the plan = chosen by ")
+        self.assert_refused({"run.zero": 2}, {"plan.micro_batch": "auto"}, "'the plan = given' and 'the plan = chosen")
+        self.assert_refused({"run.zero": 1}, {"run.checkpoint_every": 2}, "'run.checkpoint_every = 0' and ")
+        self.assert_refused({"run.zero": 1}, {"run.save": self.folder / "weights"}, "'run.save = none' and ")
+        first = self.train(2, **{"train.steps": 2, "run.checkpoint_every": 1})
+        self.assert_refused({}, {}, "'--resume = given' and '--resume = none'",
+                            {0: ("--resume", str(first.folder / "out"))})
+
+    def assert_refused(self, settings, of_the_second, message, options=None):
+        done = self.ended(self.start(2, folder := self.fresh_folder(), of_rank={1: of_the_second},
+                                     options_of_rank=options, **{"run.ranks_timeout": 10, **settings}), folder)
+        self.assertEqual(done.codes, [1, 1], done.errors)
+        self.assertIn("their settings differ: " + message, done.errors[0])
 
 
 if __name__ == "__main__":

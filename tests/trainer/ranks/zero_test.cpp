@@ -117,8 +117,12 @@ class Stages : public testing::TestWithParam<Numerics> {
     corpus_ = test_corpus(scratch_, config_.model);
   }
 
+  struct OfRank : Outcome {
+    uint64_t outer = 0;  // of the weights that each rank has whole at every stage
+    bool operator==(const OfRank& other) const { return Outcome::operator==(other) && outer == other.outer; }
+  };
   struct Trained {
-    std::vector<Outcome> outcomes;  // by rank
+    std::vector<OfRank> outcomes;  // by rank
     uint64_t bytes_sent = 0, skipped = 0;
   };
   Trained train(uint32_t size, uint32_t zero, Place optimizer, uint64_t steps) const {
@@ -134,7 +138,7 @@ class Stages : public testing::TestWithParam<Numerics> {
       PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
       TrainingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, ranks);
       RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
-      Outcome outcome;
+      OfRank outcome;
       for (uint64_t number = 0; number < steps; ++number) {
         EXPECT_EQ(step.run(number), StepOutcome::kDone);
         outcome.losses.push_back(program.loss());
@@ -145,12 +149,21 @@ class Stages : public testing::TestWithParam<Numerics> {
       EXPECT_FALSE(program.evaluate(config.plan));
       outcome.losses.push_back(program.evaluation_loss());
       outcome.weights = program.whole_states().hash();
+      outcome.outer = hash_of_outer(program);
       const std::lock_guard lock(mutex);
       trained.outcomes[ranks->rank()] = std::move(outcome);
       trained.bytes_sent = bytes_sent;
       trained.skipped = program.loss_scale().state().skipped;
     });
     return trained;
+  }
+
+  static uint64_t hash_of_outer(TrainingStep& program) {
+    Parameters& parameters = program.parameters();
+    return parameters.hash([&](size_t index, size_t which) {
+      const bool is_outer = program.model().table()[index].layer < 0;
+      return is_outer ? parameters.read_stored(index, which) : at::zeros({0});
+    });
   }
 
   // Matrices in 8 bits have no shares of weights.

@@ -100,6 +100,30 @@ class StreamingFailures : public Simulated {
   }
 };
 
+TEST_F(StreamingFailures, SlotsStayWhereThereIsNoRoomForLargerOnes) {
+  const at::NoGradGuard no_grad;
+  const at::Device card(at::kCUDA, 0);
+  const auto block = [card](int64_t numbers) {
+    return LayerBlock({{.sizes = {numbers}, .type = at::kFloat}}, card,
+                      [card](int64_t bytes) { return home_in_memory(bytes, card, at::kCPU); });
+  };
+  LayerCache cache(card, 2);
+  cache.add(0, block(64), true);
+  cache.reserve();
+  cache.add(1, block(1 << 20), true);
+  core_.table()->fail_request(1, 1);
+  EXPECT_THROW(cache.reserve(), c10::Error);
+  core_.table()->fail_request(0, 0);
+  for (const bool there_is_room : {false, true}) {
+    if (there_is_room) cache.reserve();
+    cache.follow({0});
+    cache.begin(0, LayerCache::Use::kWrite);
+    cache.block(0).tensor(0).add_(1);
+    EXPECT_EQ(cache.block(0).tensor(0).sum().item().toFloat(), there_is_room ? 128 : 64);
+    cache.end(0, LayerCache::After::kKept);
+  }
+}
+
 TEST_F(StreamingFailures, EveryRequestFailingUntilAMoveGivesTheUndisturbedBits) {
   config_.plan.recompute = {0, 1, 2, 3};
   config_.plan.recompute_segment = 2;

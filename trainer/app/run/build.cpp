@@ -111,6 +111,8 @@ void Run::build() {
     const auto resumed = plan_of_checkpoint(from, config_, &error);
     if (!resumed) throw SetupError(error);
     plan = *resumed;
+    // Of a run whose ranks had their layers each by itself.
+    if (config_.run.zero >= 2) plan.tiles = 1;
     check(plan);
   }
   moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);

@@ -9,7 +9,7 @@
 
 namespace spillway::trainer {
 
-std::string common_settings(const Config& config, const Corpus& corpus) {
+std::string common_settings(const Config& config, const Corpus& corpus, bool resumes) {
   std::ostringstream lines;
   lines << std::hexfloat;  // every digit
   const auto line = [&lines](const char* name, const auto& value) {
@@ -42,6 +42,14 @@ std::string common_settings(const Config& config, const Corpus& corpus) {
   line("evaluation.windows", config.evaluation.windows);
   line("run.device", config.run.device);
   line("run.zero", config.run.zero);
+  line("--resume", resumes ? "given" : "none");
+  // What follows is exchanged by all ranks or by none, where they share so much.
+  if (config.run.zero >= 1) {
+    line("run.checkpoint_every", config.run.checkpoint_every);
+    line("run.save", config.run.save.empty() ? "none" : "given");
+  }
+  if (config.run.zero >= 2)
+    line("the plan", config.chooses_plan() ? "chosen by plan.automatic or plan.micro_batch" : "given");
   return lines.str();
 }
 

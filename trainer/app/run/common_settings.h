@@ -7,6 +7,6 @@
 
 namespace spillway::trainer {
 
-std::string common_settings(const Config& config, const Corpus& corpus);
+std::string common_settings(const Config& config, const Corpus& corpus, bool resumes);
 
 }  // namespace spillway::trainer

@@ -38,6 +38,10 @@ RunOutcome outcome_of(const std::function<Results()>& run) {
     return failed(kExitError, error.what());
   } catch (const RecordLost& error) {
     return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
+  } catch (const c10::OutOfMemoryError& error) {
+    return failed(kExitError, std::string("out of memory where nothing can be undone: ") +
+                                  error.what_without_backtrace() +
+                                  "; --resume goes on from the last checkpoint");
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -119,7 +119,11 @@ void Run::leave_ranks() {
   }
   if (results_.exit_code != kExitDone)
     return;  // the others have ended too, or the watch says why this one does
-  ranks_->check_same("weights", std::to_string(results_.weights_hash));
+  // Where weights are exchanged the hash of all of them is rank 0's, on all ranks.
+  std::string weights = "all " + std::to_string(results_.weights_hash);
+  if (program_->whole_states().weights_are_exchanged())
+    weights += "\nthose of no layer " + std::to_string(program_->whole_states().hash_of_own());
+  ranks_->check_same("weights", weights);
   ranks_->leave();
 }
 

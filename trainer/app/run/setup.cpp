@@ -140,7 +140,7 @@ void Run::join_ranks(RankEnd* rank_end) {
                  .beat = milliseconds(config_.run.ranks_beat),
                  .bound = milliseconds(config_.run.ranks_bound)},
       [rank_end](std::shared_ptr<Watch> watch) { rank_end->watch(std::move(watch)); });
-  ranks_->check_same("settings", common_settings(config_, corpus_));
+  ranks_->check_same("settings", common_settings(config_, corpus_, !options_.resume.empty()));
 }
 
 void Run::apply_limit() {

@@ -14,6 +14,8 @@ namespace spillway::trainer {
 
 // `zero`: the stage of ZeRO, of several ranks.
 bool same_sequence(const Plan& one, const Plan& other, uint32_t zero);
+// `own` with all of `of` that the sequence follows from, and nothing else.
+Plan with_sequence_of(Plan own, const Plan& of, uint32_t zero);
 // The same for people: equal texts where the sequences are.
 std::string sequence_of(const Plan& plan, uint32_t zero);
 

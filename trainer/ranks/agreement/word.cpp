@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "trainer/plan/ranks/same_sequence.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -100,15 +102,7 @@ Decision decide(const std::vector<Word>& words, uint32_t attempts) {
 
 Plan common_plan(const Plan& own, const Plan& joined, uint32_t zero) {
   if (zero < 2) return own;
-  Plan common = own;
-  common.micro_batch = joined.micro_batch;
-  common.evaluation_batch = joined.evaluation_batch;
-  common.recompute = joined.recompute;
-  common.recompute_attention = joined.recompute_attention;
-  common.recompute_mlp = joined.recompute_mlp;
-  common.recompute_segment = joined.recompute_segment;
-  common.pipeline = joined.pipeline;
-  return normalised(common);
+  return normalised(with_sequence_of(own, joined, zero));
 }
 
 std::string to_text(const Word& word) {

@@ -69,9 +69,8 @@ Decision decide(const std::vector<Word>& words, uint32_t attempts);
 // Of a step that is given up before its attempt `next`.
 std::string why_a_step_ends(uint32_t next, uint32_t attempts);
 
-// What a rank adopts of the joined plan at a stage of ZeRO. Ranks with whole weights compute as they like
-// until they add up gradients, so each keeps its own plan. Ranks that gather weights layer by layer use the
-// layers in one order.
+// What a rank adopts of the joined plan at a stage of ZeRO: what the order follows from in which ranks
+// exchange things (trainer/plan/ranks/same_sequence.h). The rest of its plan is its own.
 Plan common_plan(const Plan& own, const Plan& joined, uint32_t zero);
 
 std::string to_text(const Word& word);

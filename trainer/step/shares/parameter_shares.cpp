@@ -88,8 +88,6 @@ void Parameters::join_exchange() {
 }
 
 void Parameters::announce(const std::vector<UnitUse>& uses) {
-  uses_to_come_ = uses;
-  uses_done_ = 0;
   used_gradients().follow(units_in(uses, true));
   if (shares_.of_values) gathered_values_.follow(units_in(uses, false));
 }
@@ -104,6 +102,8 @@ void Parameters::begin_announced(uint32_t unit, Pass pass) const {
 
 void Parameters::pass_over() {
   const std::vector<UnitUse> left(uses_to_come_.begin() + ptrdiff_t(uses_done_), uses_to_come_.end());
+  uses_to_come_ = left;
+  uses_done_ = 0;
   announce(left);
   for (const auto& [unit, backward] : left) {
     const Pass pass = backward ? Pass::kBackward : Pass::kForward;

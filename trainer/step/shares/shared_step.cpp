@@ -40,9 +40,11 @@ void TrainingStep::pass_over(uint32_t micro_batch, const Plan& plan) {
   parameters_.pass_over();
 }
 
-// What is left of the step by the plan that the other ranks run, or of the evaluation.
+// What is left of the step by the plan that the other ranks run, or of the evaluation. A plan for which there
+// was no room may have left layers elsewhere without their slots.
 void TrainingStep::drain(bool evaluating) {
   const at::NoGradGuard no_grad;
+  parameters_.reserve();
   if (evaluating) return drain_evaluation();
   if (zero_ < 2) return gradient_sums_.drain();
   if (passes_ > 0) {

@@ -43,6 +43,9 @@ struct UndoneCase {
   uint32_t zero = 0;
   Place optimizer = Place::kDevice;
   bool just_in_time = false;
+  Place layers = Place::kDevice;  // their weights and gradients
+  uint32_t batch = 16;
+  bool all_follow() const { return zero >= 2; }
 };
 
 class UndoneSteps : public testing::TestWithParam<UndoneCase> {
@@ -52,16 +55,20 @@ class UndoneSteps : public testing::TestWithParam<UndoneCase> {
     const UndoneCase& of = GetParam();
     config_.model = small_gpt2(2, 48, 2, 8);
     config_.data.workers = 0;
-    config_.train = {.steps = kStepsOfUndone, .batch = 16, .clip = 0.5, .numerics = of.numerics, .warmup = 1};
+    config_.train = {
+        .steps = kStepsOfUndone, .batch = of.batch, .clip = 0.5, .numerics = of.numerics, .warmup = 1};
     config_.train.loss_scale = 0x1p22;
     config_.plan = {.micro_batch = 4, .evaluation_batch = 4, .optimizer = of.optimizer};
     config_.plan.just_in_time = of.just_in_time;
+    config_.plan.parameters = config_.plan.gradients = of.layers;
+    if (of.all_follow()) config_.plan.recompute = {0};
     config_.run.zero = of.zero;
     config_.run.nvme_least_bytes = 0;
     corpus_ = test_corpus(scratch_, config_.model);
   }
 
-  // `asks`: the rank that asks; with `split` it has the split from that step on, and asks for nothing.
+  // `asks`: the rank that asks; with `split` it has the split from that step on, and asks for nothing. From
+  // stage 2 on all ranks have it then.
   std::vector<Outcome> train(uint32_t asks, bool split) {
     std::vector<Outcome> outcomes(2);
     std::mutex mutex;
@@ -78,19 +85,22 @@ class UndoneSteps : public testing::TestWithParam<UndoneCase> {
         Plan half = config.plan;
         half.micro_batch = 2;
         std::string error;
-        if (split && number == kUndoneStep && ranks->rank() == asks) step.follow(number, half, &error);
+        if (split && number == kUndoneStep && has_split(ranks->rank(), asks))
+          step.follow(number, half, &error);
         EXPECT_EQ(step.run(number), StepOutcome::kDone);
         outcome.losses.push_back(program.loss());
         outcome.norms.push_back(program.gradient_norm());
       }
       outcome.weights = program.parameters().hash();
-      EXPECT_EQ(step.plan().micro_batch, ranks->rank() == asks ? 2u : 4u);
+      EXPECT_EQ(step.plan().micro_batch, has_split(ranks->rank(), asks) ? 2u : 4u);
       EXPECT_EQ(step.records().size(), split ? 0u : 1u);
       const std::lock_guard lock(mutex);
       outcomes[ranks->rank()] = std::move(outcome);
     });
     return outcomes;
   }
+
+  static bool has_split(uint32_t rank, uint32_t asks) { return GetParam().all_follow() || rank == asks; }
 
   ScratchFolder scratch_;
   Config config_;
@@ -103,11 +113,19 @@ TEST_P(UndoneSteps, HaveTheBitsOfTheNewPlan) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, UndoneSteps,
-    testing::Values(UndoneCase{"plain"}, UndoneCase{"just_in_time", {}, 0, Place::kHost, true},
-                    UndoneCase{"float16_shared", {Precision::kFp16Mixed}, 1},
-                    UndoneCase{"int8_shared_nvme", {Precision::kInt8}, 1, Place::kNvme},
-                    UndoneCase{"in_8_bits", {Precision::kBf16, OptimizerKind::kAdamW8bit}, 0, Place::kNvme},
-                    UndoneCase{"adafactor", {Precision::kFloat32, OptimizerKind::kAdafactor}}),
+    testing::Values(
+        UndoneCase{"plain"}, UndoneCase{"just_in_time", {}, 0, Place::kHost, true},
+        UndoneCase{"float16_shared", {Precision::kFp16Mixed}, 1},
+        UndoneCase{"int8_shared_nvme", {Precision::kInt8}, 1, Place::kNvme},
+        UndoneCase{"in_8_bits", {Precision::kBf16, OptimizerKind::kAdamW8bit}, 0, Place::kNvme},
+        UndoneCase{"adafactor", {Precision::kFloat32, OptimizerKind::kAdafactor}},
+        // Of 7 rows and 6: in halves the second rank has no rows in the last pass.
+        UndoneCase{"gradients_together", {}, 2, Place::kDevice, false, Place::kHost, 13},
+        UndoneCase{"gradients_together_int8", {Precision::kInt8}, 2, Place::kHost, false, Place::kNvme, 13},
+        UndoneCase{"layers_together", {}, 3, Place::kDevice, false, Place::kDevice, 13},
+        UndoneCase{"layers_together_host", {Precision::kBf16Mixed}, 3, Place::kHost, false, Place::kHost, 13},
+        UndoneCase{
+            "layers_together_nvme", {Precision::kFp16Mixed}, 3, Place::kNvme, false, Place::kNvme, 13}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
