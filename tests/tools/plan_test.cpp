@@ -221,7 +221,7 @@ TEST_F(PlanCommand, OfSeveralRanksThePlanIsOfOneAndTheStepHasWhatTheyExchange) {
       {"plan", "--gpu", "24GiB", "gpt2", "--batch", "16", "--ranks", "4", "--zero", "1", "--toml", "p.toml"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("4 ranks share 16 rows a step"));
-  EXPECT_THAT(ran.out, HasSubstr("that ranks exchange for"));
+  EXPECT_THAT(ran.out, HasSubstr("ranks exchange for"));
   EXPECT_EQ(config("p.toml").train.batch, 16u);
   EXPECT_EQ(config("p.toml").run.zero, 1u);
   EXPECT_THAT(run({"plan", "--gpu", "24GiB", "gpt2", "--ranks", "9"}).err,

@@ -122,6 +122,9 @@ class Schemas(unittest.TestCase):
         for model in ("gpt2", "t5-small", ROOT / "configs/demo.toml"):
             self.check("estimate", data_of("estimate", model, "--optimizer-place", "host"))
             self.check("plan", data_of("plan", "--gpu", "4090", "--gpus", "2", model))
+        ranks = ("--ranks", "2", "--zero", "1")
+        self.check("estimate", data_of("estimate", "gpt2", *ranks))
+        self.check("plan", data_of("plan", "--gpu", "4090", "gpt2", *ranks))
         self.check("plan", data_of("plan", "--gpu", "1MiB", "gpt2", code=20))
 
 

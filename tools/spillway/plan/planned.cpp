@@ -111,7 +111,7 @@ std::string parts_text(const trainer::StepTime& time) {
     if (seconds > 0.005 * time.seconds())
       text += printed("%s %s %.0f%%", text.ends_with(':') ? "" : ",", name, 100 * seconds / time.seconds());
   if (const double all = time.ranks + time.ranks_hidden; all > 0)
-    text += printed("; of %s that ranks exchange for %.0f%% are hidden",
+    text += printed("; ranks exchange for %s, %.0f%% of it hidden",
                     duration_text(uint64_t(1e6 * all)).c_str(), 100 * time.ranks_hidden / all);
   return text;
 }

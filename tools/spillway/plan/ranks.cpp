@@ -42,10 +42,11 @@ std::string share_among_ranks(const RankOptions& options, Workload* workload) {
   shape.ranks = options.ranks;
   shape.zero = options.zero.value_or(shape.zero);
   workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
+  const std::string key = options.zero ? "--zero" : "run.zero";
   if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
-    return "--zero: the states of adafactor belong to whole matrices, and cannot be shared";
+    return key + ": the states of adafactor belong to whole matrices, and cannot be shared";
   if (shape.zero > 2 && shape.numerics.precision == trainer::Precision::kInt8)
-    return "--zero: matrices in 8 bits have no shares; take --zero 2";
+    return key + ": matrices in 8 bits have no shares; take stage 2";
   return "";
 }
 
@@ -62,11 +63,11 @@ std::string ranks_text(const Workload& workload, const trainer::RankLinks& links
   const uint32_t ranks = workload.shape.ranks;
   if (ranks < 2) return "";
   char text[192];
-  int length = std::snprintf(text, sizeof text, "%u ranks share %u rows a step; %.0f GB/s between them",
+  int length = std::snprintf(text, sizeof text, "%u ranks share %u rows a step, %.0f GB/s between two ranks",
                              ranks, workload.rows_of_all, links.bytes_per_second / 1e9);
   if (links.machines(ranks) > 1)
     std::snprintf(text + length, sizeof text - size_t(length),
-                  " on each of %u machines, %.0f GB/s a rank between these", links.machines(ranks),
+                  " of a machine; %u machines, %.0f GB/s a rank between machines", links.machines(ranks),
                   links.network_bytes_per_second / 1e9);
   return std::string(text) + "\n";
 }

@@ -29,8 +29,8 @@ std::string share_among_ranks(const RankOptions& options, Workload* workload);
 // Between cards of this kind. Within a machine as fast as copies between two of them.
 trainer::RankLinks links_of(const Gpu& gpu, const RankOptions& options);
 
-// "4 ranks share 8 rows a step, 8 ranks a machine, 250 GB/s within and 25 GB/s a rank between machines", or
-// ""
+// "16 ranks share 64 rows a step, 24 GB/s between two ranks of a machine; 2 machines, 25 GB/s a rank between
+// machines"; "" for a rank that is alone.
 std::string ranks_text(const Workload& workload, const trainer::RankLinks& links);
 
 }  // namespace spillway::tools
