@@ -49,7 +49,8 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     count      of the arguments of a call, how much they weigh in the mean: the number of their targets. Left out: the
                number of rows.
     ranks_bound
-               seconds without a sign of life of another rank after which all ranks stop.
+               seconds without a sign of life of another rank, or of the store where ranks meet, after which all ranks
+               stop. The first call of these ranks says it.
 
     With DDP and fully_shard all ranks make the call together, or none makes it: docs/recovery.md, "On several ranks".
     DDP reduces gradients after all ranks have theirs; a rank that runs out of memory is redone, and split, alone. Under
