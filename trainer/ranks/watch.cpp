@@ -367,8 +367,6 @@ void Watch::lost_connection(const std::string& why) {
 
 void Watch::leave() {
   if (state_->leaving.exchange(true)) return;
-  ::sigaction(SIGTERM, &state_->earlier, nullptr);
-  if (terminated) ::raise(SIGTERM);
   state_->ask_store();
   state_->await(kLongestAnswer, [](State& it) SPILLWAY_REQUIRES(it.mutex) { return it.left_is_said; });
 }

@@ -75,7 +75,8 @@ class Watch {
   // A sum failed: another rank may be gone. Waits until it is known what has happened, and throws that. After
   // `leave` nobody looks for a cause any more, and it throws what it knows after the bound.
   [[noreturn]] void lost_connection(const std::string& why);
-  // From now on this rank needs no other, and ends without an incident.
+  // From now on this rank needs no other, and ends without an incident; a SIGTERM does not cut its report off,
+  // as a launcher sends it as soon as another rank has ended.
   void leave();
 
   std::optional<Incident> incident() const;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <map>
@@ -70,6 +71,19 @@ TEST(WatchOfRanks, ARankThatHangsAtItsEndLeavesAsOneThatTheIncidentEnded) {
     while (true) ::pause();
   };
   EXPECT_EXIT(hang_at_the_end(), testing::ExitedWithCode(18), "");
+}
+
+// Which ends all ranks as soon as the first one has ended.
+TEST(WatchOfRanks, ARankThatHasLeftWritesItsReportBeforeItsLauncherEndsIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end_in_time = [] {
+    Watch watch(settings(), [] { return std::make_unique<StoreHere>(); });
+    watch.leave();
+    ::raise(SIGTERM);
+    watch.finish();
+    ::_exit(17);
+  };
+  EXPECT_EXIT(end_in_time(), testing::ExitedWithCode(17), "");
 }
 
 }  // namespace
