@@ -50,7 +50,6 @@ struct Watch::State : std::enable_shared_from_this<Watch::State> {
   const WatchSettings settings;
   const Connect connect;
   Judge judge;  // the guard's
-  struct sigaction earlier{};
 
   // Where the training thread is.
   std::atomic<uint64_t> marks{0}, step{0}, plans{0};
@@ -277,7 +276,7 @@ Watch::Watch(WatchSettings settings, Connect connect)
   struct sigaction take{};
   take.sa_handler = [](int) { terminated = true; };
   take.sa_flags = SA_RESTART;
-  ::sigaction(SIGTERM, &take, &state_->earlier);
+  ::sigaction(SIGTERM, &take, nullptr);
   start_service_thread([state = state_] { state->exchange_until_stopped(); });
   start_service_thread([state = state_] { state->guard_until_stopped(); });
 }
@@ -411,7 +410,6 @@ void Watch::finish() {
   }
   state_->await(std::chrono::seconds(1),
                 [](State& it) SPILLWAY_REQUIRES(it.mutex) { return it.exchange_ended; });
-  ::sigaction(SIGTERM, &state_->earlier, nullptr);
 }
 
 }  // namespace spillway::trainer

@@ -13,7 +13,8 @@
 // Thread-safety: any thread, but for `check`, `lost_connection` and `begin_end` to `finish`, which are the
 // training thread's (the last two also of the last words). Ownership: the threads keep what they need alive
 // and are not waited for longer than a moment. Errors: RanksEnded. Signals: SIGTERM is an incident, as long
-// as a watch is there.
+// as this rank needs the others. From then on it does nothing in this process: a launcher sends it as soon as
+// another rank has ended, and this one may not yet have written what it came to.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -75,8 +76,7 @@ class Watch {
   // A sum failed: another rank may be gone. Waits until it is known what has happened, and throws that. After
   // `leave` nobody looks for a cause any more, and it throws what it knows after the bound.
   [[noreturn]] void lost_connection(const std::string& why);
-  // From now on this rank needs no other, and ends without an incident; a SIGTERM does not cut its report off,
-  // as a launcher sends it as soon as another rank has ended.
+  // From now on this rank needs no other, and ends without an incident.
   void leave();
 
   std::optional<Incident> incident() const;

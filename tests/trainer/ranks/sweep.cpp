@@ -16,6 +16,8 @@
 //     gives_up  where no move has room: likewise
 //     adopts    where a move of layers to the host and the way back have no room either, and no other move
 //     has
+//     adoption  moves that keep every bit, and requests fail until one of these cannot be adopted
+//     common    splits, and the others have no room for the plan that all adopt when they are asked first
 #include <ATen/Parallel.h>
 
 #include <cstdio>
@@ -34,7 +36,7 @@ constexpr uint64_t kSteps = 3, kDisturbed = 1;  // a step whose plan has complet
 struct Case {
   std::string name;
   bool is(const char* other) const { return name == other; }
-  bool splits() const { return !is("moves") && !is("once") && !is("adopts"); }
+  bool splits() const { return !is("moves") && !is("once") && !is("adopts") && !is("adoption"); }
   bool fails_again() const { return is("replay") || is("attempts"); }
   bool ends() const { return is("attempts") || is("gives_up"); }
 };
@@ -50,18 +52,33 @@ class Disturbed : public TrainingStep {
   void fail_no_more() { fired += Core::get().table()->fail_request(0, 0); }
   std::optional<Failure> adopt(const Plan& from, const Plan& to) override {
     if (in.is("adopts")) return adopt_without_room(from, to);
-    const bool is_split = to.micro_batch<from.micro_batch, goes_back = to.micro_batch> from.micro_batch;
-    if (in.is("gives_up") || (in.splits() && !is_split && !goes_back))
+    if (in.is("adoption")) return adopt_while_requests_fail(from, to);
+    if (has_no_room(from, to))
       return to == running ? std::nullopt : std::optional(Failure{"no room", "plan", {}});
     fail_no_more();
     running = to;
     return TrainingStep::adopt(from, to);
+  }
+  bool has_no_room(const Plan& from, const Plan& to) {
+    const bool is_split = to.micro_batch < from.micro_batch;
+    if (in.is("gives_up")) return true;
+    if (in.is("common") && follows) return is_split && !std::exchange(has_refused, true);
+    if (in.is("common") && from.micro_batch < first_micro_batch) return false;
+    return in.splits() && !is_split && to.micro_batch <= from.micro_batch;
+  }
+  std::optional<Failure> adopt_while_requests_fail(const Plan& from, const Plan& to) {
+    auto failure = TrainingStep::adopt(from, to);
+    if (failure) fail_no_more(), in.name = "moves", ++failed_adoptions;
+    return failure;
   }
   void restore_step() override {
     TrainingStep::restore_step();
     if (const uint64_t n = std::exchange(again, 0)) fail_from(n);
   }
   Plan running;
+  bool follows = false, has_refused = false;  // another rank's lead; the first plan of it
+  uint32_t first_micro_batch = 0;
+  uint64_t failed_adoptions = 0;
 
  private:
   // Of the layers' first move alone, and its way back.
@@ -90,7 +107,7 @@ struct Sweep {
   struct Trained {
     Outcome outcome;
     Plan plan;
-    uint64_t fired = 0, recoveries = 0, gave_up = 0;
+    uint64_t fired = 0, recoveries = 0, gave_up = 0, failed_adoptions = 0;
     std::set<std::string> phases;
     std::string fault;
   };
@@ -102,7 +119,8 @@ struct Sweep {
   Trained train(uint32_t victim, uint64_t n, const Plan& plan) const {
     PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
     Disturbed program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, ranks);
-    program.in = in, program.running = config.plan;
+    program.in = in, program.running = config.plan, program.follows = !fails(victim);
+    program.first_micro_batch = config.plan.micro_batch;
     RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
     Trained trained;
     for (uint64_t number = 0; number < kSteps; ++number) {
@@ -134,6 +152,7 @@ struct Sweep {
     trained->outcome.norms.push_back(program.gradient_norm());
     trained->outcome.weights = program.parameters().hash();
     trained->plan = step.plan();
+    trained->failed_adoptions = program.failed_adoptions;
     trained->recoveries = step.records().size();
     for (const RecoveryRecord& record : step.records())
       if (!record.asked || record.asked->rank == ranks->rank()) trained->phases.insert(record.phase);
@@ -142,6 +161,7 @@ struct Sweep {
   // The same on all ranks, or "".
   std::string fault_of(const Trained& trained, const Outcome& expected) const {
     if (!trained.fault.empty()) return trained.fault;
+    if (in.is("adoption") && trained.fired > 0 && trained.failed_adoptions == 0) return "adopted each plan";
     if (in.ends() != (trained.gave_up > 0)) return in.ends() ? "did not give up" : "gave up";
     return trained.outcome == expected ? "" : "other bits";
   }
@@ -151,6 +171,8 @@ Config config_of(uint32_t stage, const Case& in) {
   Config config;
   // Where layers come in slots: as many as slots have to leave them again.
   config.model = small_gpt2(stage < 2 ? 1 : 2, 16, 2, 8, 0.1);
+  // Slots of fewer layers would free nothing, so that no layer would leave the card.
+  if (in.is("adoption")) config.model = small_gpt2(4, 16, 2, 8, 0.1);
   config.data.workers = 0;
   config.train = {.steps = kSteps, .batch = 16, .warmup = 1};
   config.plan = {.micro_batch = 4, .evaluation_batch = 4};

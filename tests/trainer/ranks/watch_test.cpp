@@ -81,6 +81,7 @@ TEST(WatchOfRanks, ARankThatHasLeftWritesItsReportBeforeItsLauncherEndsIt) {
     watch.leave();
     ::raise(SIGTERM);
     watch.finish();
+    ::raise(SIGTERM);
     ::_exit(17);
   };
   EXPECT_EXIT(end_in_time(), testing::ExitedWithCode(17), "");

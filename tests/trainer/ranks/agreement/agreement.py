@@ -28,9 +28,9 @@ SOME_OF_TWO_LAYERS = ("275", "62")
 class Sweep(unittest.TestCase):
     """Each rank in turn fails at a request of a step, and at all that follow until it has another plan."""
 
-    def swept(self, zero, *cases, size=2):
+    def swept(self, zero, *cases, size=2, requests=None, phases=("backward", "optimizer")):
         """For each case what the ranks did that failed, and what the others did."""
-        requests = ("1", "1") if ALL else SOME if zero < 2 else SOME_OF_TWO_LAYERS
+        requests = ("1", "1") if ALL else requests or (SOME if zero < 2 else SOME_OF_TWO_LAYERS)
         done = subprocess.run([BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", str(size),
                                "--values", "compute", "--", sys.executable, "-m", "torch.distributed.run",
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python",
@@ -43,11 +43,11 @@ class Sweep(unittest.TestCase):
         for case in cases:
             victims = [line for line in found if line[0] == case and line[1] == line[2]]
             self.assertEqual(len(victims), 1 if case == "all" else size, done.stdout)
-            for _, _, _, trainings, failures, _, phases in victims:
+            for _, _, _, trainings, failures, _, found_in in victims:
                 self.assertGreater(int(trainings), 2)
                 self.assertEqual(trainings, failures)
-                self.assertIn("backward", phases)
-                self.assertIn("optimizer", phases)
+                for phase in phases:
+                    self.assertIn(phase, found_in)
         return {case: [(int(line[3]), int(line[5])) for line in found if line[0] == case and line[1] != line[2]]
                 for case in cases}
 
@@ -66,18 +66,23 @@ class Sweep(unittest.TestCase):
         self.assert_none(others.get("once", []))
         self.assert_some(others.get("replay", []))
 
+    def test_a_move_that_cannot_be_adopted(self):
+        """Of four layers, whose step has some 600 requests: slots for layers on the host have no room."""
+        for zero in (0, 3) if ALL else (0,):
+            self.swept(zero, "adoption", requests=None if ALL else ("300", "130"), phases=("backward", "forward"))
+
     def test_with_shares_of_the_states(self):
         others = self.swept(1, "moves", "all", "attempts", *(["splits"] if ALL else []))
         self.assert_none(others["moves"])
         self.assert_some(others.get("splits", []))
 
     def test_with_shared_gradients(self):
-        others = self.swept(2, "splits")
+        others = self.swept(2, "splits", *(["common"] if ALL else []))
         self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["splits"]))
 
     def test_with_shared_weights(self):
         """Nothing of a pass can be made again without the others; an update can."""
-        others = self.swept(3, "moves", "splits", "adopts")
+        others = self.swept(3, "moves", "splits", "adopts", "common")
         for case in "moves", "adopts":
             self.assertTrue(all(0 < recoveries <= trainings for trainings, recoveries in others[case]), case)
         self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["splits"]))
