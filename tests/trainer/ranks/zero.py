@@ -37,7 +37,8 @@ class Stages(Case):
                            (3, {**on_host, "plan.optimizer": "host"})):
             with self.subTest(zero=zero, **more):
                 self.assert_same(self.on_cards(2, **settings, **{"run.zero": zero}, **more), whole)
-        self.assert_same(*(self.on_cards(2, **{**settings, "plan.micro_batch": 1, "run.zero": zero}) for zero in (2, 3)))
+        pieces = {**settings, "plan.micro_batch": 1}
+        self.assert_same(*(self.on_cards(2, **{**pieces, "run.zero": zero}) for zero in (2, 3)))
 
     def test_a_rank_that_runs_out_of_memory_changes_its_plan_alone(self):
         settings = {"train.batch": 32, "recovery.floor": "bit_exact", "run.zero": 1}
@@ -175,7 +176,7 @@ class Errors(Case):
 
     def test_ranks_that_begin_otherwise(self):
         """Else one waits for what the other one never exchanges."""
-        self.assert_refused({"run.zero": 3}, {"plan.automatic": "true"}, "'the plan = given' and 'the plan = chosen by ")
+        self.assert_refused({"run.zero": 3}, {"plan.automatic": "true"}, "'the plan = given' and 'the plan = chosen")
         self.assert_refused({"run.zero": 2}, {"plan.micro_batch": "auto"}, "'the plan = given' and 'the plan = chosen")
         self.assert_refused({"run.zero": 1}, {"run.checkpoint_every": 2}, "'run.checkpoint_every = 0' and ")
         self.assert_refused({"run.zero": 1}, {"run.save": self.folder / "weights"}, "'run.save = none' and ")
