@@ -49,7 +49,9 @@ TEST(StepAgreement, ARankAsksWithTheSumsThatAreLeft) {
     with_agreements(false, [&](Ranks& ranks, StepAgreement& agreement, int& drained) {
       if (ranks.leads()) {
         for (; drained < std::min(made, 2); ++drained) ranks.sum(1);
-        if (made > 2) EXPECT_EQ(agreement.loss(5), 7);
+        if (made > 2) {
+          EXPECT_EQ(agreement.loss(5), 7);
+        }
         agreement.ask_to_undo(false);
       } else {
         exchange_all(ranks, agreement);
