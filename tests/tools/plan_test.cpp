@@ -226,6 +226,9 @@ TEST_F(PlanCommand, OfSeveralRanksThePlanIsOfOneAndTheStepHasWhatTheyExchange) {
   EXPECT_EQ(config("p.toml").run.zero, 1u);
   EXPECT_THAT(run({"plan", "--gpu", "24GiB", "gpt2", "--ranks", "9"}).err,
               HasSubstr("plan: --ranks: the batch has 8 rows, fewer than 9 ranks"));
+  for (const std::string option : {"--ranks-per-machine", "--network"})
+    EXPECT_THAT(run({"plan", "--gpu", "24GiB", "gpt2", option, "2"}).err,
+                HasSubstr("plan: " + option + ": one rank has no links to others"));
 }
 
 TEST_F(PlanCommand, PrecisionAndOptimizerAreOfTheTrainer) {

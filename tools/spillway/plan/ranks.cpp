@@ -37,6 +37,9 @@ std::string share_among_ranks(const RankOptions& options, Workload* workload) {
            std::to_string(options.ranks) + " ranks";
   if (options.zero.value_or(0) > 0 && options.ranks == 1)
     return "--zero: one rank has nobody to share with; say how many there are with --ranks";
+  if (options.ranks == 1 && (options.per_machine || options.network))
+    return std::string(options.per_machine ? "--ranks-per-machine" : "--network") +
+           ": one rank has no links to others; say how many there are with --ranks";
   workload->rows_of_all = shape.batch;
   shape.batch = (shape.batch + options.ranks - 1) / options.ranks;
   shape.ranks = options.ranks;
