@@ -27,7 +27,7 @@ namespace spillway::trainer {
 // each rank's part keeps the size that it has with 64: a ring goes through as many steps as there are ranks,
 // and one of fewer bytes would rather wait than send (trainer/plan/ranks/rank_links.h).
 inline constexpr int64_t kBucketBytes = 25 << 20;
-inline constexpr int64_t bucket_bytes_of(uint32_t ranks) {
+constexpr int64_t bucket_bytes_of(uint32_t ranks) {
   return kBucketBytes * (ranks > 64 ? ranks : 64) / 64;
 }
 
