@@ -38,6 +38,7 @@ uint32_t first_unit(const Architecture& model, uint32_t layer) {
 std::vector<UnitUse> evaluation_uses(const Architecture& model) {
   std::vector<UnitUse> uses;
   const uint32_t all = first_unit(model, model.all_layers());
+  uses.reserve(all);
   for (uint32_t unit = 0; unit < all; ++unit) uses.push_back({unit, false});
   return uses;
 }

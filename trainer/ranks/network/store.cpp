@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <future>
+#include <optional>
 
 #include "base/service_thread.h"
 
@@ -81,16 +82,17 @@ void wait_for_all(c10d::Store& store, const std::vector<std::string>& keys, std:
     store.wait(keys, timeout);
   } catch (const std::exception&) {
     std::string missing;
-    uint32_t first = 0;
-    for (uint32_t rank = uint32_t(keys.size()); rank-- > 0;)
+    std::optional<uint32_t> first;
+    for (uint32_t rank = 0; rank < keys.size(); ++rank)
       if (!store.check({keys[rank]})) {
-        missing = std::to_string(rank) + (missing.empty() ? "" : ", " + missing);
-        first = rank;
+        if (first) missing += ", ";
+        missing += std::to_string(rank);
+        if (!first) first = rank;
       }
-    if (missing.empty()) throw;
-    throw SilentRank(first, "of " + std::to_string(keys.size()) + " ranks these did not " + failing +
-                                " within " + std::to_string(timeout.count() / 1000) +
-                                " seconds (run.ranks_timeout): " + missing + hint);
+    if (!first) throw;
+    throw SilentRank(*first, "of " + std::to_string(keys.size()) + " ranks these did not " + failing +
+                                 " within " + std::to_string(timeout.count() / 1000) +
+                                 " seconds (run.ranks_timeout): " + missing + hint);
   }
 }
 
