@@ -117,11 +117,11 @@ std::string cache_in_words(uint64_t blocks, uint64_t block) {
   return text;
 }
 
-// The size of a block on all devices together.
+// The size of a block on all devices together: more than nothing, because a model has layers.
 uint64_t whole_block(const ServedModel& model) {
   uint64_t bytes = 0;
   for (const at::Device device : model.devices()) bytes += model.block_bytes(device);
-  return bytes;
+  return std::max(bytes, uint64_t{1});
 }
 
 constexpr uint64_t kMostBlocks = uint64_t{1} << 30;
