@@ -43,6 +43,11 @@ void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
   note_peak();
 }
 
+void PagePool::leave_to_source(PageReservation* own, uint64_t bytes) {
+  own->promised_bytes -= bytes;
+  quota_.leave_to_source(bytes);
+}
+
 PagePool::Pages PagePool::take_spare(uint64_t bytes, Round round) {
   Pages pages, stay;
   uint64_t taken = 0;

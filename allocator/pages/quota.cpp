@@ -40,6 +40,17 @@ void Quota::give_back(uint64_t bytes) {
   if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
 }
 
+void Quota::leave_to_source(uint64_t bytes) {
+  of_sources_ += bytes;
+  if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
+}
+
+void Quota::give_back_of_source(uint64_t bytes) {
+  held_ -= bytes;
+  of_sources_ -= bytes;
+  if (beside_reserve_ != UINT64_MAX) beside_reserve_ += bytes;
+}
+
 void Quota::see_free(uint64_t free_bytes, uint64_t left_bytes) {
   const uint64_t left = std::max(reserve(), left_bytes);
   const bool bounds = left != 0 && free_bytes != UINT64_MAX;
@@ -52,8 +63,8 @@ uint64_t Quota::native() const {
 
 // What was there at the start is among the bytes that were in use already.
 uint64_t Quota::native_since_start() const {
-  const uint64_t now = native();
-  return now > native_at_start_ ? now - native_at_start_ : 0;
+  const uint64_t now = native(), known = native_at_start_ + of_sources_;
+  return now > known ? now - known : 0;
 }
 
 }  // namespace spillway

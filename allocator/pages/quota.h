@@ -28,6 +28,10 @@ class Quota {
   uint64_t room() const;
   bool draw(uint64_t bytes);
   void give_back(uint64_t bytes);
+  // Of what was drawn, for a pool's own source: it stays held, but whoever the source has it from draws it
+  // from the process's budget himself. And back.
+  void leave_to_source(uint64_t bytes);
+  void give_back_of_source(uint64_t bytes);
 
   // What requests must leave to others; where that is something, the card is asked before each of them.
   uint64_t reserve() const;
@@ -35,7 +39,7 @@ class Quota {
   void see_free(uint64_t free_bytes, uint64_t left_bytes = 0);
   uint64_t beside_reserve() const { return beside_reserve_; }  // UINT64_MAX: not bounded
 
-  // What calls of the driver by the program have taken since this was made.
+  // What calls of the driver by the program have taken since this was made, beside what is held.
   uint64_t native_since_start() const;
 
  private:
@@ -44,7 +48,7 @@ class Quota {
   const size_t device_;
   spillway_budget* const& budget_;
   const std::atomic<uint64_t>& guests_;
-  uint64_t held_ = 0;
+  uint64_t held_ = 0, of_sources_ = 0;
   uint64_t limit_ = UINT64_MAX;
   uint64_t beside_reserve_ = UINT64_MAX;  // of the card, as last seen, less what was drawn since
   const uint64_t native_at_start_;

@@ -13,7 +13,7 @@ Arena& arena_of(HeapState& heap, const Miss& miss) {
 }
 
 bool lends_to(const HeapState&, const Arena& arena, const Miss& miss) {
-  return (arena.pool_flags & kPoolLends) != 0 && arena.has_pages() && miss.request.pool == 0 &&
+  return (arena.pool_flags & kPoolLends) != 0 && miss.request.pool == 0 &&
          arena.stream() == miss.request.stream && arena.small() == (miss.size <= kSmallBytes);
 }
 

@@ -39,8 +39,12 @@ struct Miss {
   CUresult error = CUDA_SUCCESS;
   const char* call = "";
 
+  // A pool's own source is to be asked for a segment of so many bytes, which are set aside; 0: it is not.
+  uint64_t segment_bytes = 0;
+  PoolSettings::Source source{};
+
   bool waits() const { return arena != nullptr; }
-  bool ended() const { return served || error != CUDA_SUCCESS; }
+  bool ended() const { return served || error != CUDA_SUCCESS || segment_bytes != 0; }
 };
 
 // Pages that it has or may have, unless the driver has just refused to create any.

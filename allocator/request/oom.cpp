@@ -19,7 +19,7 @@ std::string mebibytes(uint64_t bytes) {
 }
 
 Status outcome_of(const Miss& miss, LadderOutcome outcome) {
-  if (miss.served) return Status::kOk;
+  if (miss.served || miss.segment_bytes != 0) return Status::kOk;
   if (miss.error != CUDA_SUCCESS) return Status::kDriverFailed;
   return outcome == LadderOutcome::kUnwind ? Status::kUnwind : Status::kOutOfMemory;
 }

@@ -134,8 +134,8 @@ class Arena {
   // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
   void restore(Block* busy, uint64_t order);
 
-  // driver_memory.cpp: an allocation of the driver's becomes a segment, and its beginning a live block. One
-  // that is idle whole is taken out by `claim_pages`, and forgotten or put back by `put_hole`.
+  // allocations.cpp: an allocation becomes a segment, and its beginning a live block. One that is idle whole
+  // is taken out by `claim_pages`, and forgotten or put back by `put_hole`.
   Block* add_allocation(AddressRange range, uint64_t size, uint64_t requested);
   void forget_allocation(Block* busy);
 
@@ -156,7 +156,8 @@ class Arena {
   uint64_t drained_order = 0;  // work queued before this place in the order is done
   uint32_t pool_flags = 0;     // PoolFlags
   bool may_ask = true;         // the driver, about its stream
-  // Without pages each segment is an allocation of the driver's, and has no voids.
+  // Without pages each segment is an allocation, of the driver's or of the pool's own source, and has no
+  // voids.
   const PoolMemory memory;
   bool has_pages() const { return memory == PoolMemory::kPages; }
 
@@ -185,6 +186,10 @@ class Arena {
   std::vector<Segment> segments_;
 };
 
+// Whether its segments come from a source of the pool's own.
+inline bool has_own_source(const Arena& arena) {
+  return (arena.pool_flags & kPoolOwnSource) != 0;
+}
 inline AddressRange range_of(const Block* block) {
   return {block->address, block->end()};
 }

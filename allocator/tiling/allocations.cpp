@@ -1,5 +1,4 @@
-// Allocations of the driver's as an arena keeps them: each is a segment, cut into blocks or one block; see
-// PoolMemory.
+// Allocations as an arena keeps them: each is a segment, cut into blocks or one block; see PoolMemory.
 #include "allocator/tiling/arena.h"
 
 namespace spillway {
@@ -9,7 +8,7 @@ Block* Arena::add_allocation(AddressRange range, uint64_t size, uint64_t request
   block->segment = 0;  // nothing asks: there may be more than a block can name
   block->state = BlockState::kHole;
   segments_.push_back({range, block, {}});
-  if (size < range.bytes()) split(block, size);
+  if (size < range.bytes() && memory != PoolMemory::kWholeAllocations) split(block, size);
   block->state = BlockState::kLive;
   block->tag = requested;
   return block;
