@@ -119,12 +119,16 @@ Served Allocations::failed(Miss& miss, CUresult result, const char* call) {
   return Served::kFailed;
 }
 
-// Fine slots: these addresses may be anybody's later. Of a block that is the allocation only the first.
+// Fine slots: these addresses may be anybody's later. Of one that is never cut only the first.
 bool Allocations::prepare(const Miss& miss, AddressRange range) {
   if (range.begin % kUnitBytes != 0 || range.end < range.begin) return false;
+  bool whole = false;
+  {
+    const Locked guard(heap_.lock);
+    whole = arena_of(heap_, miss).memory == PoolMemory::kWholeAllocations;
+  }
   const uint64_t first = range.begin / kPageBytes * kPageBytes;
-  return heap_.shared.page_map.prepare(first, miss.size == range.bytes() ? kPageBytes : range.end - first,
-                                       true);
+  return heap_.shared.page_map.prepare(first, whole ? kPageBytes : range.end - first, true);
 }
 
 bool Allocations::may_add(const Miss& miss, AddressRange range) {

@@ -1,0 +1,54 @@
+// What went wrong once with segments that are allocations, of a pool's own source or of the driver's.
+#include <cstdio>
+#include <thread>
+
+#include "allocator/accounting/process_budget.h"
+#include "allocator/sharing/shared.h"
+#include "tests/allocator/pages/segment_source.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
+
+namespace spillway::testing {
+namespace {
+
+class SegmentSourceFaults : public SegmentSourceTest {
+ protected:
+  // Gives a pool another library, which ends before the test's own does.
+  void add_source(Library& library, uint64_t pool) {
+    EXPECT_EQ(set_source(*allocator, kDevice, pool, library.functions()), Status::kOk);
+  }
+  Status find(uint64_t address, BlockInfo* block) { return allocator->find_block(address, block); }
+};
+
+// The first request left no place in the page map for blocks that begin later.
+TEST_F(SegmentSourceFaults, ASegmentThatWasOneBlockIsCutLater) {
+  constexpr uint64_t kOfDriver = 6;
+  set(kPoolDriverMemory, kOfDriver);
+  for (const uint64_t pool : {kPool, kOfDriver}) {
+    const uint64_t whole = get(40 * kMiB, {}, pool);
+    put(whole);
+    const uint64_t first = get(30 * kMiB, {}, pool), second = get(5 * kMiB, {}, pool);
+    EXPECT_EQ(first, whole);
+    EXPECT_EQ(second, whole + 30 * kMiB);
+    BlockInfo block;
+    EXPECT_EQ(find(second + 3 * kMiB, &block), Status::kOk);
+    EXPECT_EQ(block.address, second);
+    put(second);
+    put(first);
+  }
+}
+
+TEST_F(SegmentSourceFaults, ASegmentThatWasOneBlockIsLentInParts) {
+  set(kPoolLends);
+  EXPECT_EQ(allocator->limit(kDevice, 44 * kMiB), Status::kOk);
+  const uint64_t whole = get_there(40 * kMiB);
+  put(whole);
+  const uint64_t first = get(30 * kMiB), second = get(5 * kMiB);
+  EXPECT_EQ(first, whole);
+  EXPECT_EQ(second, whole + 30 * kMiB);
+  put(first);
+  put(second);
+}
+
+}  // namespace
+}  // namespace spillway::testing
