@@ -50,5 +50,21 @@ TEST_F(SegmentSourceFaults, ASegmentThatWasOneBlockIsLentInParts) {
   put(second);
 }
 
+// The last block of one segment lies in the page where the next segment begins.
+TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
+  library.next = (uint64_t{1} << 45) + kMiB;
+  const uint64_t large = get_there(19 * kMiB), last = get_there(kMiB);
+  const uint64_t second = get_there(3 * kMiB), third = get_there(kMiB);
+  EXPECT_EQ(last, large + 19 * kMiB);
+  ASSERT_EQ(second, last + kMiB);
+  ASSERT_NE(second % kPage, 0u);
+  put(second);
+  BlockInfo block;
+  EXPECT_EQ(find(second, &block), Status::kNotFound);
+  EXPECT_EQ(find(last + kMiB - 1, &block), Status::kOk);
+  EXPECT_EQ(find(third, &block), Status::kOk);
+  for (const uint64_t address : {large, last, third}) put(address);
+}
+
 }  // namespace
 }  // namespace spillway::testing
