@@ -55,6 +55,7 @@ class Allocations {
   bool add(Miss& miss, AddressRange range);
   std::vector<Idle> take_idle(uint64_t pool, bool of_sources);
   bool free(const Idle& idle);
+  void free_to_source(const Idle& idle);
   uint64_t give_back(const std::vector<Idle>& idle);
 
   HeapState& heap_;

@@ -21,18 +21,35 @@ std::vector<Allocations::Idle> Allocations::take_idle(uint64_t pool, bool of_sou
   return idle;
 }
 
-// A source's memory is told gone before another thread can have it again.
+// The driver may refuse to take one back, which then stays.
 bool Allocations::free(const Idle& idle) {
   const AddressRange range = range_of(idle.busy);
-  if (idle.source != nullptr) {
-    journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range);
-    idle.source->free(range.begin, range.bytes());
-  }
-  const CUresult result = idle.source != nullptr ? CUDA_SUCCESS : heap_.device->free(range.begin);
+  const CUresult result = heap_.device->free(range.begin);
   journal::page(heap_, trace::Kind::kPageRelease, range.begin, range.bytes(), result);
-  if (idle.source == nullptr && result == CUDA_SUCCESS)
-    journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range);
-  return result == CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range);
+  const Locked guard(heap_.lock);
+  if (result != CUDA_SUCCESS) {
+    idle.arena->put_hole(idle.busy, idle.busy->tag);
+    return false;
+  }
+  heap_.pages.allocation_is_gone(range.bytes());
+  idle.arena->forget_allocation(idle.busy);
+  return true;
+}
+
+// Another thread may have the address from its source before this one returns: all else is forgotten first.
+void Allocations::free_to_source(const Idle& idle) {
+  const AddressRange range = range_of(idle.busy);
+  journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range);
+  {
+    const Locked guard(heap_.lock);
+    heap_.pages.unmap(range.bytes());
+    idle.arena->forget_allocation(idle.busy);
+  }
+  journal::page(heap_, trace::Kind::kPageRelease, range.begin, range.bytes(), CUDA_SUCCESS);
+  idle.source->free(range.begin, range.bytes());
+  const Locked guard(heap_.lock);
+  heap_.pages.segment_is_gone(range.bytes());
 }
 
 // A graph of a released pool's may still be running on any stream.
@@ -40,18 +57,16 @@ uint64_t Allocations::give_back(const std::vector<Idle>& idle) {
   const bool unused = !idle.empty() && drain_.device() == CUDA_SUCCESS;
   uint64_t bytes = 0;
   for (const Idle& it : idle) {
-    const bool gone = unused && free(it);
-    const Locked guard(heap_.lock);
-    if (!gone) {
+    const uint64_t size = it.busy->size;
+    if (!unused) {
+      const Locked guard(heap_.lock);
       it.arena->put_hole(it.busy, it.busy->tag);
-      continue;
+    } else if (it.source != nullptr) {
+      free_to_source(it);
+      bytes += size;
+    } else if (free(it)) {
+      bytes += size;
     }
-    bytes += it.busy->size;
-    if (it.source == nullptr)
-      heap_.pages.allocation_is_gone(it.busy->size);
-    else
-      heap_.pages.segment_is_gone(it.busy->size);
-    it.arena->forget_allocation(it.busy);
   }
   return bytes;
 }

@@ -105,7 +105,7 @@ Served Allocations::ask(Miss& miss) {
   }
   {
     const Locked guard(heap_.lock);
-    heap_.pages.segment_is_refused(bytes);
+    heap_.pages.segment_is_gone(bytes);
   }
   return failed(miss, result, kSourceCall);
 }
@@ -136,7 +136,8 @@ bool Allocations::may_add(const Miss& miss, AddressRange range) {
   if (heap_.tiling.pools().source_of(miss.request.pool) != miss.source) return false;
   return std::ranges::none_of(heap_.tiling.arenas(), [&](const auto& arena) {
     return std::ranges::any_of(arena->segments(), [&](const Segment& segment) {
-      return segment.range.begin < range.end && range.begin < segment.range.end;
+      const bool leaves = !arena->has_pages() && segment.first->state == BlockState::kBusy;  // to the driver
+      return !leaves && segment.range.begin < range.end && range.begin < segment.range.end;
     });
   });
 }

@@ -50,6 +50,60 @@ TEST_F(SegmentSourceFaults, ASegmentThatWasOneBlockIsLentInParts) {
   put(second);
 }
 
+// Who gives an address to its source may see another thread have it again before the source returns.
+TEST_F(SegmentSourceFaults, AnAddressThatWentBackIsGivenAgainAtOnce) {
+  constexpr uint64_t kOther = 6;
+  Library other;
+  add_source(other, kOther);
+  const uint64_t block = get_there(12 * kMiB);
+  library.after_freed = [&] {
+    other.next = block;
+    std::thread([&] {
+      uint64_t again = 0;
+      EXPECT_EQ(allocator->allocate(kDevice, {12 * kMiB, {}, kOther}, &again, nullptr), Status::kOk);
+      EXPECT_EQ(again, block);
+      check();
+    }).join();
+  };
+  put(block);
+  set(kPoolReleased);
+  EXPECT_EQ(empty(), 12 * kMiB);
+  BlockInfo found;
+  EXPECT_EQ(find(block + kMiB, &found), Status::kOk);
+  EXPECT_EQ(found.pool, kOther);
+  EXPECT_EQ(memory().reserved, 12 * kMiB);
+  put(block);
+  restart();
+}
+
+// The same for an address that the driver has, and gives to the source of another pool.
+TEST_F(SegmentSourceFaults, AnAddressThatTheDriverHasBackIsGivenAgainAtOnce) {
+  constexpr uint64_t kOfDriver = 6;
+  set(kPoolDriverMemory, kOfDriver);
+  const uint64_t block = get(12 * kMiB, {}, kOfDriver);
+  put(block);
+  set(kPoolReleased | kPoolDriverMemory, kOfDriver);
+  library.next = block;
+  struct Asking final : Observer {
+    void observe(Change change, const BlockInfo&) noexcept override {
+      if (change == Change::kUnmapped && work) std::exchange(work, nullptr)();
+    }
+    std::function<void()> work;
+  } asking;
+  asking.work = [&] {
+    std::thread([&] {
+      uint64_t again = 0;
+      EXPECT_EQ(allocator->allocate(kDevice, {12 * kMiB, {}, kPool}, &again, nullptr), Status::kOk);
+      EXPECT_EQ(again, block);
+    }).join();
+  };
+  allocator->set_observer(&asking);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 12 * kMiB);
+  allocator->set_observer(nullptr);
+  EXPECT_EQ(asking.work, nullptr) << "it was asked meanwhile";
+  put(block);
+}
+
 // The last block of one segment lies in the page where the next segment begins.
 TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
   library.next = (uint64_t{1} << 45) + kMiB;
