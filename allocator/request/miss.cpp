@@ -34,8 +34,9 @@ void take_place(const HeapState&, Miss& miss, const Placement& placement) {
 }
 
 uint64_t short_of_single(const HeapState& heap, const Miss& miss) {
+  const uint64_t page = heap.page_bytes, needed = (miss.size + page - 1) / page * page;
   const uint64_t have = miss.refused ? 0 : miss.pages.promised_bytes + heap.pages.quota().room();
-  return miss.size - std::min(miss.size, have);
+  return needed - std::min(needed, have);
 }
 
 }  // namespace spillway

@@ -59,7 +59,7 @@ bool fits(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 std::optional<Placement> place_for(const HeapState& heap, const Miss& miss, uint64_t has, uint64_t idle)
     SPILLWAY_REQUIRES(heap.lock);
 void take_place(const HeapState& heap, Miss& miss, const Placement& placement) SPILLWAY_REQUIRES(heap.lock);
-// Bytes that a single handle still lacks, of the limit or of what the driver has.
+// Bytes that an allocation for it, of whole pages, still lacks, of the limit or of what the driver has.
 uint64_t short_of_single(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 
 }  // namespace spillway

@@ -104,6 +104,16 @@ TEST_F(SegmentSourceFaults, AnAddressThatTheDriverHasBackIsGivenAgainAtOnce) {
   put(block);
 }
 
+// Less was lacking for the bytes of a small request than for its segment.
+TEST_F(SegmentSourceFaults, IdlePagesMakeRoomForTheSegmentOfASmallRequest) {
+  add_ladder();
+  EXPECT_EQ(allocator->limit(kDevice, 65 * kMiB), Status::kOk);
+  put(get(64 * kMiB));
+  const uint64_t small = get_there(1000);
+  EXPECT_NE(small, 0u);
+  put(small);
+}
+
 // The last block of one segment lies in the page where the next segment begins.
 TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
   library.next = (uint64_t{1} << 45) + kMiB;
