@@ -13,6 +13,10 @@ constexpr uint64_t kForSmall = uint64_t{2} << 20, kForLarge = uint64_t{20} << 20
                    kOwnAllocation = uint64_t{10} << 20;
 constexpr const char* kSourceCall = "the memory pool's own allocator";
 
+uint64_t rounded(uint64_t bytes) {
+  return (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+}
+
 uint64_t usual_bytes(const Arena& arena, uint64_t size) {
   if (arena.memory == PoolMemory::kWholeAllocations || size >= kOwnAllocation) return size;
   return arena.small() ? kForSmall : kForLarge;
@@ -30,7 +34,7 @@ Allocations::Usual Allocations::usual(const Miss& miss) {
     if (!has_own_source(arena)) return {bytes, nullptr};
     source = heap_.tiling.pools().source_of(arena.pool());
   }
-  const uint64_t asked = std::max(miss.request.bytes, miss.request.padded);
+  const uint64_t asked = rounded(std::max(miss.request.bytes, miss.request.padded));
   if (source != nullptr) bytes = std::max(source->segment_bytes(asked), miss.size);
   return {source == nullptr ? 0 : bytes, source};
 }

@@ -130,5 +130,12 @@ TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
   for (const uint64_t address : {large, last, third}) put(address);
 }
 
+// Its size is asked for what the allocator will serve: 10 MiB are a segment of their own.
+TEST_F(SegmentSourceFaults, ItsSizeIsThatOfTheRoundedRequest) {
+  const uint64_t block = get_there(10 * kMiB - 511);
+  EXPECT_EQ(library.asked, (std::vector<uint64_t>{10 * kMiB}));
+  put(block);
+}
+
 }  // namespace
 }  // namespace spillway::testing
