@@ -105,7 +105,7 @@ Status DeviceHeap::set_source(uint64_t pool, PoolSettings::Source source) {
 }
 
 uint64_t DeviceHeap::empty_sources(uint64_t pool) {
-  if (heap_.forked()) return 0;
+  if (heap_.forked() || inside_handler) return 0;
   const Device::Scope scope(*heap_.device);
   return allocations_.release_to_sources(pool);
 }

@@ -21,6 +21,8 @@ class BlockProvider {
   // The same, and after it what costs nobody anything: idle allocations of released pools, memory that the
   // framework only keeps for others, free blocks of pools that lend.
   Served serve_or_collect(Miss& miss);
+  // To be called before a handler runs: a pool's own source says then what it will be asked.
+  void look_at_source(Miss& miss) { allocations_.look_at_source(miss); }
   // Has the source make the segment, without a lock. Where it refuses, it is asked again when nothing is only
   // cached any more, as PyTorch's allocator does.
   Served ask_source(Miss& miss);

@@ -41,7 +41,8 @@ struct Miss {
 
   // A pool's own source is to be asked for a segment of so many bytes, which are set aside; 0: it is not.
   uint64_t segment_bytes = 0;
-  PoolSettings::Source source{};
+  PoolSettings::Source source{};  // null: it has none, or was not looked for
+  uint64_t usual_bytes = 0;       // that the source wants to be asked for
 
   bool waits() const { return arena != nullptr; }
   bool ended() const { return served || error != CUDA_SUCCESS || segment_bytes != 0; }

@@ -69,6 +69,7 @@ Status RequestPath::refuse_nested(const Miss& miss, FailurePtr* failure) {
 
 Status RequestPath::run_handler(Miss& miss, FailurePtr* failure) {
   if (inside_handler) return refuse_nested(miss, failure);
+  provider_.look_at_source(miss);
   const Locked ladder(ladder_mutex_);
   const Clock::time_point start = Clock::now();
   OomEvent event = make_event(miss);

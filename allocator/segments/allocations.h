@@ -18,6 +18,9 @@ class Allocations {
   Allocations(HeapState& heap, Drain& drain, Reclaimer& reclaimer)
       : heap_(heap), drain_(drain), reclaimer_(reclaimer) {}
 
+  // Has the pool's own source, if it has one, say how large a segment it wants to be asked for: once, and
+  // before the handler runs.
+  void look_at_source(Miss& miss);
   // As large as is usual, or where the quota does not allow that, as large as the request. Of a pool with a
   // source, `miss.segment_bytes` are set aside.
   Served make(Miss& miss);
@@ -34,16 +37,13 @@ class Allocations {
   void end();
 
  private:
-  struct Usual {
-    uint64_t bytes;
-    PoolSettings::Source source;
-  };
   struct Idle {
     Arena* arena;
     Block* busy;
     PoolSettings::Source source;
   };
-  Usual usual(const Miss& miss);
+  // 0: of a source that cannot be asked, because a handler runs, or the pool was released meanwhile.
+  uint64_t usual(const Miss& miss);
   bool set_aside(Miss& miss, uint64_t bytes);
   Served make(Miss& miss, uint64_t bytes);
   Served ask_driver(Miss& miss, uint64_t bytes);

@@ -24,28 +24,31 @@ uint64_t usual_bytes(const Arena& arena, uint64_t size) {
 
 }  // namespace
 
-Allocations::Usual Allocations::usual(const Miss& miss) {
-  uint64_t bytes = 0;
-  PoolSettings::Source source;
+void Allocations::look_at_source(Miss& miss) {
+  if (inside_handler || miss.pages_only || miss.source != nullptr) return;
   {
     const Locked guard(heap_.lock);
-    Arena& arena = arena_of(heap_, miss);
-    bytes = usual_bytes(arena, miss.size);
-    if (!has_own_source(arena)) return {bytes, nullptr};
-    source = heap_.tiling.pools().source_of(arena.pool());
+    miss.source = heap_.tiling.pools().source_of(miss.request.pool);
   }
+  if (miss.source == nullptr) return;
   const uint64_t asked = rounded(std::max(miss.request.bytes, miss.request.padded));
-  if (source != nullptr) bytes = std::max(source->segment_bytes(asked), miss.size);
-  return {source == nullptr ? 0 : bytes, source};
+  miss.usual_bytes = miss.source->segment_bytes(asked);
+}
+
+uint64_t Allocations::usual(const Miss& miss) {
+  const Locked guard(heap_.lock);
+  const Arena& arena = arena_of(heap_, miss);
+  if (!has_own_source(arena)) return usual_bytes(arena, miss.size);
+  const bool may_ask = miss.source != nullptr && heap_.tiling.pools().source_of(arena.pool()) == miss.source;
+  return may_ask ? std::max(miss.usual_bytes, miss.size) : 0;
 }
 
 Served Allocations::make(Miss& miss) {
   const uint64_t page = heap_.page_bytes;
   const auto whole_pages = [page](uint64_t bytes) { return (bytes + page - 1) / page * page; };
-  auto [bytes, source] = usual(miss);
-  miss.source = std::move(source);
-  if (bytes == 0) return Served::kShort;  // the pool was released meanwhile, and its source has ended
-  const uint64_t usual = whole_pages(bytes), least = whole_pages(miss.size);
+  look_at_source(miss);
+  const uint64_t usual = whole_pages(this->usual(miss)), least = whole_pages(miss.size);
+  if (usual == 0) return Served::kShort;
   if (usual > least) {
     if (const Served served = make(miss, usual); served != Served::kShort) return served;
     const Locked guard(heap_.lock);

@@ -15,7 +15,8 @@ class Allocator;
 // Before the pool's first request. kInvalid: that is past, the pool has a source, or it is no private one.
 Status set_source(Allocator& allocator, DeviceId device, uint64_t pool,
                   const spillway_segment_source& source) noexcept;
-// Idle segments of released pools, or of one, go back to their sources; their bytes.
+// Idle segments of released pools, or of one, go back to their sources; their bytes. None while a handler
+// runs on this thread.
 uint64_t empty_sources(Allocator& allocator, DeviceId device, uint64_t pool) noexcept;
 
 }  // namespace spillway

@@ -130,6 +130,63 @@ TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
   for (const uint64_t address : {large, last, third}) put(address);
 }
 
+class CallingHandler final : public OomHandler {
+ public:
+  LadderOutcome handle(PendingRequest& request) noexcept override {
+    runs = true;
+    if (work) work();
+    const bool served = request.retry() || request.retry();  // the first may be made to fail
+    runs = false;
+    return served ? LadderOutcome::kGranted : LadderOutcome::kGiveUp;
+  }
+  bool runs = false;
+  std::function<void()> work;
+};
+
+// The source may need a lock that a thread has which waits for the handler.
+TEST_F(SegmentSourceFaults, NothingOfASourceRunsWhileAHandlerDoes) {
+  CallingHandler handler;
+  allocator->set_handler(&handler);
+  EXPECT_EQ(allocator->limit(kDevice, 64 * kMiB), Status::kOk);
+  const uint64_t other = get(60 * kMiB);
+  int sized = 0;
+  library.while_sized = [&] {
+    ++sized;
+    EXPECT_FALSE(handler.runs);
+  };
+  library.while_asked = [&] { EXPECT_FALSE(handler.runs); };
+  handler.work = [&] { put(other), allocator->empty_cache(kDevice); };
+  const uint64_t block = get_there(40 * kMiB);
+  EXPECT_NE(block, 0u);
+  EXPECT_EQ(sized, 1);
+  handler.work = nullptr;
+  allocator->fail_request(1, false);
+  EXPECT_NE(get_there(12 * kMiB), 0u) << "also where the first try is made to fail";
+  EXPECT_EQ(sized, 2);
+  handler.work = [&] {
+    uint64_t address = 0;
+    EXPECT_EQ(allocator->allocate(kDevice, {3 * kMiB, {}, kPool}, &address, nullptr), Status::kOutOfMemory);
+  };
+  EXPECT_EQ(get(60 * kMiB), 0u);
+  EXPECT_EQ(library.asked.size(), 2u);
+  allocator->set_handler(nullptr);
+}
+
+TEST_F(SegmentSourceFaults, NothingGoesBackToASourceWhileAHandlerRuns) {
+  CallingHandler handler;
+  allocator->set_handler(&handler);
+  const uint64_t block = get_there(12 * kMiB);
+  set(kPoolReleased);
+  handler.work = [&] {
+    put(block);
+    EXPECT_EQ(empty(), 0u);
+  };
+  EXPECT_EQ(get(300 * kMiB), 0u);
+  EXPECT_TRUE(library.freed.empty());
+  EXPECT_EQ(empty(), 12 * kMiB);
+  allocator->set_handler(nullptr);
+}
+
 // Its size is asked for what the allocator will serve: 10 MiB are a segment of their own.
 TEST_F(SegmentSourceFaults, ItsSizeIsThatOfTheRoundedRequest) {
   const uint64_t block = get_there(10 * kMiB - 511);
