@@ -34,6 +34,7 @@ void PagePool::take_promise_back(PageReservation* own) {
 void PagePool::put_back(PageReservation* own) {
   reserved_ -= own->in_pages();
   take_promise_back(own);
+  segment_is_gone(std::exchange(own->source_bytes, 0));
   keep(own->take());
 }
 
@@ -43,9 +44,20 @@ void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
   note_peak();
 }
 
-void PagePool::leave_to_source(PageReservation* own, uint64_t bytes) {
-  own->promised_bytes -= bytes;
-  quota_.leave_to_source(bytes);
+bool PagePool::set_aside_for_source(PageReservation* own, uint64_t bytes) {
+  const uint64_t missing = bytes - std::min(bytes, own->source_bytes);
+  if (missing > own->promised_bytes + quota_.room_below_limit()) return false;
+  take_promise_back(own);
+  if (!quota_.draw_for_source(missing)) return false;
+  own->source_bytes += missing;
+  reserved_ += missing;
+  return true;
+}
+
+void PagePool::segment_is_made(PageReservation* own, uint64_t bytes) {
+  own->source_bytes -= bytes;
+  map(bytes);
+  note_peak();
 }
 
 PagePool::Pages PagePool::take_spare(uint64_t bytes, Round round) {

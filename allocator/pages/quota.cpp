@@ -13,9 +13,13 @@ uint64_t Quota::reserve() const {
   return budget_ == nullptr ? 0 : budget::read(budget_->reserve_bytes);
 }
 
-uint64_t Quota::room_in_limit() const {
+uint64_t Quota::room_below_limit() const {
   const uint64_t taken = held_ + guests_.load();
-  const uint64_t own = limit_ > taken ? limit_ - taken : 0;
+  return limit_ > taken ? limit_ - taken : 0;
+}
+
+uint64_t Quota::room_in_limit() const {
+  const uint64_t own = room_below_limit();
   return budget_ == nullptr ? own : std::min(own, budget::room(*budget_, device_, reserve()));
 }
 
@@ -40,15 +44,18 @@ void Quota::give_back(uint64_t bytes) {
   if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
 }
 
-void Quota::leave_to_source(uint64_t bytes) {
+// It may come from the card, which is asked anew before what is left of it is taken.
+bool Quota::draw_for_source(uint64_t bytes) {
+  if (bytes > room_below_limit()) return false;
+  held_ += bytes;
   of_sources_ += bytes;
-  if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
+  if (beside_reserve_ != UINT64_MAX) beside_reserve_ -= std::min(beside_reserve_, bytes);
+  return true;
 }
 
 void Quota::give_back_of_source(uint64_t bytes) {
   held_ -= bytes;
   of_sources_ -= bytes;
-  if (beside_reserve_ != UINT64_MAX) beside_reserve_ += bytes;
 }
 
 void Quota::see_free(uint64_t free_bytes, uint64_t left_bytes) {

@@ -23,14 +23,15 @@ class Quota {
   uint64_t limit() const { return limit_; }  // UINT64_MAX: none
   void set_limit(uint64_t bytes) { limit_ = bytes == 0 ? UINT64_MAX : bytes; }
 
-  // What the limit and the budget leave, and of that what the card has.
+  // What the limit leaves; what it and the budget leave; and of that what the card has.
+  uint64_t room_below_limit() const;
   uint64_t room_in_limit() const;
   uint64_t room() const;
   bool draw(uint64_t bytes);
   void give_back(uint64_t bytes);
-  // Of what was drawn, for a pool's own source: it stays held, but whoever the source has it from draws it
-  // from the process's budget himself. And back.
-  void leave_to_source(uint64_t bytes);
+  // For a pool's own source, which may have had the memory long ago: the limit holds. Where the source asks
+  // the driver, the budget and the reserve are met there.
+  bool draw_for_source(uint64_t bytes);
   void give_back_of_source(uint64_t bytes);
 
   // What requests must leave to others; where that is something, the card is asked before each of them.

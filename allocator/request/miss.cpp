@@ -4,6 +4,11 @@
 
 namespace spillway {
 
+uint64_t room_for(const HeapState& heap, const Miss& miss) {
+  const Quota& quota = heap.pages.quota();
+  return miss.source != nullptr ? quota.room_below_limit() : quota.room();
+}
+
 uint64_t obtainable(const HeapState& heap, const Miss& miss) {
   return miss.refused ? heap.pages.at_hand(miss.pages) : heap.pages.obtainable(miss.pages);
 }
@@ -35,7 +40,7 @@ void take_place(const HeapState&, Miss& miss, const Placement& placement) {
 
 uint64_t short_of_single(const HeapState& heap, const Miss& miss) {
   const uint64_t page = heap.page_bytes, needed = (miss.size + page - 1) / page * page;
-  const uint64_t have = miss.refused ? 0 : miss.pages.promised_bytes + heap.pages.quota().room();
+  const uint64_t have = miss.refused ? 0 : miss.pages.promised_bytes + room_for(heap, miss);
   return needed - std::min(needed, have);
 }
 

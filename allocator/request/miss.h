@@ -48,6 +48,8 @@ struct Miss {
   bool ended() const { return served || error != CUDA_SUCCESS || segment_bytes != 0; }
 };
 
+// What is left for it of the limit, of the budget, and of what the card has; see Quota.
+uint64_t room_for(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 // Pages that it has or may have, unless the driver has just refused to create any.
 uint64_t obtainable(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 Arena& arena_of(HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);

@@ -52,7 +52,7 @@ Served Allocations::make(Miss& miss) {
   if (usual > least) {
     if (const Served served = make(miss, usual); served != Served::kShort) return served;
     const Locked guard(heap_.lock);
-    heap_.pages.take_promise_back(&miss.pages);
+    if (miss.source == nullptr) heap_.pages.take_promise_back(&miss.pages);
   }
   return make(miss, least);
 }
@@ -71,8 +71,10 @@ bool Allocations::set_aside(Miss& miss, uint64_t bytes) {
     {
       const Locked guard(heap_.lock);
       const uint64_t missing = bytes - std::min(bytes, miss.pages.promised_bytes);
-      if (heap_.pages.promise(&miss.pages, missing)) return true;
-      lacking = missing - std::min(missing, heap_.pages.quota().room());
+      if (miss.source != nullptr ? heap_.pages.set_aside_for_source(&miss.pages, bytes)
+                                 : heap_.pages.promise(&miss.pages, missing))
+        return true;
+      lacking = missing - std::min(missing, room_for(heap_, miss));
     }
     if (last || reclaimer_.release_spare(lacking) == 0) break;
   }
@@ -93,11 +95,6 @@ Served Allocations::ask_driver(Miss& miss, uint64_t bytes) {
 
 Served Allocations::ask(Miss& miss) {
   const uint64_t bytes = miss.segment_bytes;
-  if (!set_aside(miss, bytes)) return Served::kShort;
-  {
-    const Locked guard(heap_.lock);
-    heap_.pages.leave_to_source(&miss.pages, bytes);
-  }
   uint64_t address = 0;
   const uint32_t answer = miss.source->allocate(bytes, &address);
   const bool made = answer == SPILLWAY_SEGMENT_MADE && address != 0;
@@ -109,10 +106,6 @@ Served Allocations::ask(Miss& miss) {
   if (made) {
     miss.source->free(address, bytes);
     result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
-  }
-  {
-    const Locked guard(heap_.lock);
-    heap_.pages.segment_is_gone(bytes);
   }
   return failed(miss, result, kSourceCall);
 }
@@ -164,7 +157,7 @@ bool Allocations::add(Miss& miss, AddressRange range) {
     if (miss.source == nullptr)
       heap_.pages.map_promised(&miss.pages, range.bytes());
     else
-      heap_.pages.segment_is_made(range.bytes());
+      heap_.pages.segment_is_made(&miss.pages, range.bytes());
     served.bytes = block->size;
     served.order = heap_.commit(block);
   }

@@ -130,6 +130,47 @@ TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
   for (const uint64_t address : {large, last, third}) put(address);
 }
 
+// A source whose memory was taken long ago needs nothing of the process's budget, nor of what the card has.
+TEST_F(SegmentSourceFaults, OnlyTheLimitIsAskedForASource) {
+  spillway_budget budget{};
+  budget.limit_bytes = 64 * kMiB;
+  budget.reserve_bytes = 250 * kMiB;
+  Library slab;
+  restart();
+  allocator->set_budget(&budget);
+  add_source(slab, kPool);
+  EXPECT_TRUE(budget::draw(budget, 0, 60 * kMiB, 0, budget::By::kDriverCall));
+  EXPECT_EQ(allocator->limit(kDevice, 44 * kMiB), Status::kOk);
+  const uint64_t first = get_there(3 * kMiB), second = get_there(24 * kMiB);
+  EXPECT_NE(first, 0u);
+  EXPECT_NE(second, 0u);
+  EXPECT_EQ(budget.taken_bytes[0], 60 * kMiB);
+  EXPECT_EQ(get_there(21 * kMiB), 0u);
+  EXPECT_EQ(slab.asked.size(), 2u) << "the limit holds";
+  put(second);
+  EXPECT_EQ(get_there(23 * kMiB), second);
+  put(first);
+  restart();
+  EXPECT_EQ(budget.taken_bytes[0], 60 * kMiB);
+}
+
+// Room that the ladder made for it was drawn from the budget.
+TEST_F(SegmentSourceFaults, RoomThatWasMadeForASourceLeavesTheBudget) {
+  spillway_budget budget{};
+  budget.limit_bytes = 128 * kMiB;
+  Library library;
+  restart();
+  add_ladder();
+  allocator->set_budget(&budget);
+  add_source(library, kPool);
+  EXPECT_EQ(allocator->limit(kDevice, 64 * kMiB), Status::kOk);
+  put(get(60 * kMiB));
+  EXPECT_NE(get_there(40 * kMiB), 0u);
+  EXPECT_EQ(budget.taken_bytes[0] + 40 * kMiB, memory().reserved);
+  restart();
+  ladder.reset();
+}
+
 class CallingHandler final : public OomHandler {
  public:
   LadderOutcome handle(PendingRequest& request) noexcept override {

@@ -209,7 +209,7 @@ TEST_F(SegmentSourceTest, TheProcesssBudgetIsDrawnByTheSourceAlone) {
   budget.limit_bytes = 64 * kMiB;
   Library drawing;
   drawing.while_asked = [&] {
-    EXPECT_EQ(budget.taken_bytes[0], 0u);
+    EXPECT_EQ(budget.taken_bytes[0], budget.native_bytes[0]);
     if (!budget::draw(budget, 0, drawing.asked.back(), 0, budget::By::kDriverCall)) drawing.most = 0;
   };
   drawing.while_freed = [&] { budget::give_back(budget, 0, 20 * kMiB, budget::By::kDriverCall); };
