@@ -58,7 +58,7 @@ void give_back_tiling(HeapState& heap) {
       if (arena->has_pages())
         device.release_range(segment.range);
       else if (!has_own_source(*arena))
-        device.free(segment.range.begin);
+        device.free(segment.given.begin);
     }
   }
   for (const driver::Page& page : heap.pages.spare_pages()) device.release(page.handle);

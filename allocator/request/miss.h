@@ -43,6 +43,7 @@ struct Miss {
   uint64_t segment_bytes = 0;
   PoolSettings::Source source{};  // null: it has none, or was not looked for
   uint64_t usual_bytes = 0;       // that the source wants to be asked for
+  bool needs_more = false;        // the source's segment is not aligned as blocks are, and too small then
 
   bool waits() const { return arena != nullptr; }
   bool ended() const { return served || error != CUDA_SUCCESS || segment_bytes != 0; }

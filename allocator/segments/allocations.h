@@ -40,6 +40,7 @@ class Allocations {
   struct Idle {
     Arena* arena;
     Block* busy;
+    AddressRange given;
     PoolSettings::Source source;
   };
   // 0: of a source that cannot be asked, because a handler runs, or the pool was released meanwhile.
@@ -47,12 +48,15 @@ class Allocations {
   bool set_aside(Miss& miss, uint64_t bytes);
   Served make(Miss& miss, uint64_t bytes);
   Served ask_driver(Miss& miss, uint64_t bytes);
+  Served ask_source(Miss& miss);
+  // Null, or why it cannot be used, for `miss.call`.
+  const char* put_to_use(Miss& miss, AddressRange given);
   Served failed(Miss& miss, CUresult result, const char* call);
   // Where blocks begin in it, so that they are found.
   bool prepare(const Miss& miss, AddressRange range);
   // Whether its pool still has that source, and no block of the device lies there already.
-  bool may_add(const Miss& miss, AddressRange range) SPILLWAY_REQUIRES(heap_.lock);
-  bool add(Miss& miss, AddressRange range);
+  bool may_add(const Miss& miss, AddressRange given) SPILLWAY_REQUIRES(heap_.lock);
+  bool add(Miss& miss, AddressRange given);
   std::vector<Idle> take_idle(uint64_t pool, bool of_sources);
   bool free(const Idle& idle);
   void free_to_source(const Idle& idle);

@@ -14,7 +14,7 @@ std::vector<Allocations::Idle> Allocations::take_idle(uint64_t pool, bool of_sou
     if (pool != kEveryPool && arena->pool() != pool) continue;
     const PoolSettings::Source source = heap_.tiling.pools().source_of(arena->pool());
     arena->each_hole(kUnitBytes, [&](Block* hole) {
-      if (is_alone(hole)) idle.push_back({arena.get(), hole, source});
+      if (is_alone(hole)) idle.push_back({arena.get(), hole, arena->allocation_of(hole), source});
     });
   }
   for (const Idle& it : idle) it.arena->claim_pages(it.busy, range_of(it.busy));
@@ -23,10 +23,10 @@ std::vector<Allocations::Idle> Allocations::take_idle(uint64_t pool, bool of_sou
 
 // The driver may refuse to take one back, which then stays.
 bool Allocations::free(const Idle& idle) {
-  const AddressRange range = range_of(idle.busy);
+  const AddressRange range = idle.given;
   const CUresult result = heap_.device->free(range.begin);
   journal::page(heap_, trace::Kind::kPageRelease, range.begin, range.bytes(), result);
-  if (result == CUDA_SUCCESS) journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range);
+  if (result == CUDA_SUCCESS) journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, units_in(range));
   const Locked guard(heap_.lock);
   if (result != CUDA_SUCCESS) {
     idle.arena->put_hole(idle.busy, idle.busy->tag);
@@ -39,8 +39,8 @@ bool Allocations::free(const Idle& idle) {
 
 // Another thread may have the address from its source before this one returns: all else is forgotten first.
 void Allocations::free_to_source(const Idle& idle) {
-  const AddressRange range = range_of(idle.busy);
-  journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range);
+  const AddressRange range = idle.given;
+  journal::tell_pages(heap_, Change::kUnmapped, *idle.arena, range_of(idle.busy));
   {
     const Locked guard(heap_.lock);
     heap_.pages.unmap(range.bytes());
@@ -57,15 +57,14 @@ uint64_t Allocations::give_back(const std::vector<Idle>& idle) {
   const bool unused = !idle.empty() && drain_.device() == CUDA_SUCCESS;
   uint64_t bytes = 0;
   for (const Idle& it : idle) {
-    const uint64_t size = it.busy->size;
     if (!unused) {
       const Locked guard(heap_.lock);
       it.arena->put_hole(it.busy, it.busy->tag);
     } else if (it.source != nullptr) {
       free_to_source(it);
-      bytes += size;
+      bytes += it.given.bytes();
     } else if (free(it)) {
-      bytes += size;
+      bytes += it.given.bytes();
     }
   }
   return bytes;
@@ -95,7 +94,7 @@ void Allocations::end() {
     for (const auto& arena : heap_.tiling.arenas())
       for (const Segment& segment : arena->segments())
         if (has_own_source(*arena))
-          left.emplace_back(segment.range, heap_.tiling.pools().source_of(arena->pool()));
+          left.emplace_back(segment.given, heap_.tiling.pools().source_of(arena->pool()));
   }
   for (const auto& [range, source] : left) source->free(range.begin, range.bytes());
 }

@@ -11,6 +11,7 @@ namespace {
 // left over.
 constexpr uint64_t kForSmall = uint64_t{2} << 20, kForLarge = uint64_t{20} << 20,
                    kOwnAllocation = uint64_t{10} << 20;
+constexpr const char* kDriverCall = "cuMemAlloc";
 constexpr const char* kSourceCall = "the memory pool's own allocator";
 
 uint64_t rounded(uint64_t bytes) {
@@ -86,28 +87,51 @@ Served Allocations::ask_driver(Miss& miss, uint64_t bytes) {
   const CUresult result = heap_.device->allocate(bytes, &address);
   journal::page(heap_, trace::Kind::kPageCreate, address, bytes, result);
   miss.refused = result == CUDA_ERROR_OUT_OF_MEMORY;
-  if (result != CUDA_SUCCESS) return failed(miss, result, "cuMemAlloc");
-  const AddressRange range{address, address + bytes};
-  if (prepare(miss, range) && add(miss, range)) return Served::kYes;
-  heap_.device->free(address);
-  return failed(miss, CUDA_ERROR_INVALID_ADDRESS_SPACE, "cuMemAlloc");
+  if (result != CUDA_SUCCESS) return failed(miss, result, kDriverCall);
+  if (const char* reason = put_to_use(miss, {address, address + bytes})) {
+    const CUresult freed = heap_.device->free(address);
+    journal::page(heap_, trace::Kind::kPageRelease, address, bytes, freed);
+    return failed(miss, CUDA_ERROR_INVALID_ADDRESS_SPACE, reason);
+  }
+  return Served::kYes;
 }
 
+// Where blocks begin behind the allocation, less of it is left for them.
 Served Allocations::ask(Miss& miss) {
+  const Served served = ask_source(miss);
+  if (!miss.needs_more) return served;
+  miss.needs_more = false;
+  const uint64_t more = miss.segment_bytes + kUnitBytes;
+  if (!set_aside(miss, more)) return Served::kShort;
+  miss.segment_bytes = more;
+  return ask_source(miss);
+}
+
+Served Allocations::ask_source(Miss& miss) {
   const uint64_t bytes = miss.segment_bytes;
   uint64_t address = 0;
   const uint32_t answer = miss.source->allocate(bytes, &address);
   const bool made = answer == SPILLWAY_SEGMENT_MADE && address != 0;
   const bool refused = answer == SPILLWAY_SEGMENT_REFUSED || (answer == SPILLWAY_SEGMENT_MADE && !made);
-  CUresult result = made ? CUDA_SUCCESS : refused ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
+  const CUresult result = made ? CUDA_SUCCESS : refused ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
   journal::page(heap_, trace::Kind::kPageCreate, address, bytes, result);
-  const AddressRange range{address, address + bytes};
-  if (made && prepare(miss, range) && add(miss, range)) return Served::kYes;
-  if (made) {
-    miss.source->free(address, bytes);
-    result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
-  }
-  return failed(miss, result, kSourceCall);
+  if (!made) return failed(miss, result, kSourceCall);
+  const AddressRange given{address, address + bytes};
+  miss.needs_more = given.end > address && units_in(given).bytes() < miss.size;
+  const char* reason = miss.needs_more ? "" : put_to_use(miss, given);
+  if (reason == nullptr) return Served::kYes;
+  journal::page(heap_, trace::Kind::kPageRelease, address, bytes, CUDA_SUCCESS);
+  miss.source->free(address, bytes);
+  return miss.needs_more ? Served::kShort : failed(miss, CUDA_ERROR_INVALID_ADDRESS_SPACE, reason);
+}
+
+const char* Allocations::put_to_use(Miss& miss, AddressRange given) {
+  const bool of_driver = miss.source == nullptr;
+  if (given.end < given.begin || !prepare(miss, units_in(given)))
+    return of_driver ? "cuMemAlloc, which gave an address from 2^47 on,"
+                     : "the memory pool's own allocator, which gave an address from 2^47 on,";
+  if (add(miss, given)) return nullptr;
+  return "the memory pool's own allocator, which gave memory that is in use,";
 }
 
 // Only the want of memory may become a shortage; any other error ends the request.
@@ -121,7 +145,6 @@ Served Allocations::failed(Miss& miss, CUresult result, const char* call) {
 
 // Fine slots: these addresses may be anybody's later. Of one that is never cut only the first.
 bool Allocations::prepare(const Miss& miss, AddressRange range) {
-  if (range.begin % kUnitBytes != 0 || range.end < range.begin) return false;
   bool whole = false;
   {
     const Locked guard(heap_.lock);
@@ -131,18 +154,19 @@ bool Allocations::prepare(const Miss& miss, AddressRange range) {
   return heap_.shared.page_map.prepare(first, whole ? kPageBytes : range.end - first, true);
 }
 
-bool Allocations::may_add(const Miss& miss, AddressRange range) {
+bool Allocations::may_add(const Miss& miss, AddressRange given) {
   if (miss.source == nullptr) return true;
   if (heap_.tiling.pools().source_of(miss.request.pool) != miss.source) return false;
   return std::ranges::none_of(heap_.tiling.arenas(), [&](const auto& arena) {
     return std::ranges::any_of(arena->segments(), [&](const Segment& segment) {
       const bool leaves = !arena->has_pages() && segment.first->state == BlockState::kBusy;  // to the driver
-      return !leaves && segment.range.begin < range.end && range.begin < segment.range.end;
+      return !leaves && segment.range.begin < given.end && given.begin < segment.range.end;
     });
   });
 }
 
-bool Allocations::add(Miss& miss, AddressRange range) {
+bool Allocations::add(Miss& miss, AddressRange given) {
+  const AddressRange range = units_in(given);
   journal::BlockRecord served{.kind = trace::Kind::kAllocate,
                               .address = range.begin,
                               .requested = miss.request.bytes,
@@ -151,13 +175,13 @@ bool Allocations::add(Miss& miss, AddressRange range) {
   Arena* arena = nullptr;
   {
     const Locked guard(heap_.lock);
-    if (!may_add(miss, range)) return false;
+    if (!may_add(miss, given)) return false;
     arena = &arena_of(heap_, miss);
-    Block* block = arena->add_allocation(range, miss.size, miss.request.bytes);
+    Block* block = arena->add_allocation(given, miss.size, miss.request.bytes);
     if (miss.source == nullptr)
-      heap_.pages.map_promised(&miss.pages, range.bytes());
+      heap_.pages.map_promised(&miss.pages, given.bytes());
     else
-      heap_.pages.segment_is_made(&miss.pages, range.bytes());
+      heap_.pages.segment_is_made(&miss.pages, given.bytes());
     served.bytes = block->size;
     served.order = heap_.commit(block);
   }

@@ -41,6 +41,7 @@ inline bool is_page(CUmemGenericAllocationHandle handle) {
 struct Segment {
   AddressRange range;
   Block* first = nullptr;
+  AddressRange given;  // as it came, where it is an allocation: blocks begin on whole units of it
   // Handle of each page, 0 where none is mapped; grows up to the highest page ever mapped. Neighbours with
   // one handle are one allocation of the driver's, which is mapped and unmapped whole.
   std::vector<CUmemGenericAllocationHandle> pages;
@@ -135,8 +136,9 @@ class Arena {
   void restore(Block* busy, uint64_t order);
 
   // allocations.cpp: an allocation becomes a segment, and its beginning a live block. One that is idle whole
-  // is taken out by `claim_pages`, and forgotten or put back by `put_hole`.
-  Block* add_allocation(AddressRange range, uint64_t size, uint64_t requested);
+  // is taken out by `claim_pages`, and forgotten or put back by `put_hole`. Both by what was given.
+  Block* add_allocation(AddressRange given, uint64_t size, uint64_t requested);
+  AddressRange allocation_of(const Block* first) const;
   void forget_allocation(Block* busy);
 
   // Takes `range`, whole pages inside `hole`, out as a busy block.
@@ -186,6 +188,10 @@ class Arena {
   std::vector<Segment> segments_;
 };
 
+// The whole units in it.
+inline AddressRange units_in(AddressRange range) {
+  return {(range.begin + kUnitBytes - 1) / kUnitBytes * kUnitBytes, range.end / kUnitBytes * kUnitBytes};
+}
 // Whether its segments come from a source of the pool's own.
 inline bool has_own_source(const Arena& arena) {
   return (arena.pool_flags & kPoolOwnSource) != 0;

@@ -114,6 +114,42 @@ TEST_F(SegmentSourceFaults, IdlePagesMakeRoomForTheSegmentOfASmallRequest) {
   put(small);
 }
 
+TEST_F(SegmentSourceFaults, ASourceAlignsAsItLikes) {
+  const uint64_t base = (uint64_t{1} << 46) + 256;
+  library.next = base;
+  const uint64_t first = get_there(3 * kMiB);
+  EXPECT_EQ(first, base + 256);
+  const uint64_t own = get_there(20 * kMiB);
+  EXPECT_EQ(own % 512, 0u);
+  EXPECT_EQ(library.asked, (std::vector<uint64_t>{20 * kMiB, 20 * kMiB, 20 * kMiB + 512}));
+  EXPECT_EQ(library.freed, (std::vector<uint64_t>{20 * kMiB})) << "too small for a block that begins later";
+  EXPECT_EQ(memory().reserved, 40 * kMiB + 512);
+  BlockInfo block;
+  EXPECT_EQ(find(own + 19 * kMiB, &block), Status::kOk);
+  EXPECT_EQ(block.segment, own);
+  SharedBlock shared;
+  std::string text;
+  EXPECT_EQ(allocator->share(first, &shared, &text), Status::kOk) << text;
+  EXPECT_EQ(shared.offset, 256u) << "in what the source gave";
+  put(first);
+  put(own);
+  set(kPoolReleased);
+  EXPECT_EQ(empty(), 40 * kMiB + 512);
+  EXPECT_EQ(memory().reserved, 0u);
+}
+
+TEST_F(SegmentSourceFaults, AnAddressOutOfReachIsNamed) {
+  for (const auto& [address, reason] : {std::pair{uint64_t{1} << 47, "an address from 2^47 on"},
+                                        std::pair{get_there(12 * kMiB) + kMiB, "memory that is in use"}}) {
+    library.next = address;
+    EXPECT_EQ(get_there(11 * kMiB), 0u);
+    EXPECT_EQ(status, Status::kDriverFailed);
+    EXPECT_NE(failure->text.find(reason), std::string::npos) << failure->text;
+  }
+  library.next = uint64_t{1} << 44;
+  put(get_there(11 * kMiB));
+}
+
 // The last block of one segment lies in the page where the next segment begins.
 TEST_F(SegmentSourceFaults, ABlockIsNotLookedForInTheSegmentBefore) {
   library.next = (uint64_t{1} << 45) + kMiB;
@@ -233,6 +269,32 @@ TEST_F(SegmentSourceFaults, ItsSizeIsThatOfTheRoundedRequest) {
   const uint64_t block = get_there(10 * kMiB - 511);
   EXPECT_EQ(library.asked, (std::vector<uint64_t>{10 * kMiB}));
   put(block);
+}
+
+TEST_F(SegmentSourceFaults, ATraceHasNoSegmentThatCouldNotBeUsed) {
+  const std::string path = ::testing::TempDir() + "segments.trace";
+  std::remove(path.c_str());
+  std::string error;
+  std::unique_ptr<trace::Trace> trace = trace::Trace::open(path, {}, &error);
+  ASSERT_NE(trace, nullptr) << error;
+  allocator->set_trace(trace.get());
+  const uint64_t good = get_there(12 * kMiB);
+  for (const uint64_t nowhere : {uint64_t{1} << 47, good + kMiB}) {
+    library.next = nowhere;
+    EXPECT_EQ(get_there(11 * kMiB), 0u);
+  }
+  allocator->set_trace(nullptr);
+  trace.reset();
+  trace::Contents contents;
+  ASSERT_TRUE(trace::read(path, &contents, &error)) << error;
+  std::remove(path.c_str());
+  uint64_t created = 0, released = 0;
+  for (const trace::Record& record : contents.records) {
+    if (record.kind == trace::Kind::kPageCreate && record.value == CUDA_SUCCESS) created += record.bytes;
+    if (record.kind == trace::Kind::kPageRelease && record.value == CUDA_SUCCESS) released += record.bytes;
+  }
+  EXPECT_EQ(created - released, memory().reserved);
+  put(good);
 }
 
 }  // namespace

@@ -93,14 +93,13 @@ TEST_F(SegmentSourceTest, AnotherErrorEndsTheRequestAtOnce) {
 
 TEST_F(SegmentSourceTest, AddressesThatCannotBeUsedGoBack) {
   const uint64_t good = get_there(12 * kMiB);
-  for (const uint64_t nowhere :
-       {uint64_t{1} << 47, (uint64_t{1} << 46) + 256, UINT64_MAX - 100, good + kMiB}) {
+  for (const uint64_t nowhere : {uint64_t{1} << 47, UINT64_MAX - 100, good + kMiB}) {
     library.next = nowhere;
     EXPECT_EQ(get_there(11 * kMiB), 0u);
     EXPECT_EQ(status, Status::kDriverFailed);
     EXPECT_EQ(memory().reserved, 12 * kMiB);
   }
-  EXPECT_EQ(library.freed.size(), 4u);
+  EXPECT_EQ(library.freed.size(), 3u);
   library.next = 512;
   EXPECT_EQ(get_there(30 * kMiB), 512u) << "in the middle of nowhere, but they can";
   put(512);
