@@ -207,6 +207,19 @@ TEST_F(SegmentSourceFaults, RoomThatWasMadeForASourceLeavesTheBudget) {
   ladder.reset();
 }
 
+// Neither a strategy nor the thread that answers other processes can give these.
+TEST_F(SegmentSourceFaults, WhatOnlyASourceCanHaveBackIsNotCached) {
+  const uint64_t block = get_there(12 * kMiB), part = get_there(3 * kMiB), rest = get_there(kMiB);
+  put(block);
+  put(part);
+  set(kPoolReleased);
+  EXPECT_EQ(memory().cached, 0u);
+  EXPECT_EQ(memory().pools, 12 * kMiB + 19 * kMiB);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
+  EXPECT_EQ(empty(), 12 * kMiB);
+  put(rest);
+}
+
 class CallingHandler final : public OomHandler {
  public:
   LadderOutcome handle(PendingRequest& request) noexcept override {

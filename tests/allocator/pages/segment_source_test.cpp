@@ -36,7 +36,7 @@ TEST_F(SegmentSourceTest, IdleSegmentsGoBackWhenThePoolIsReleased) {
   put(second);
   EXPECT_EQ(allocator->empty_cache(kDevice) + empty(), 0u) << "a graph may use them";
   set(kPoolReleased);
-  EXPECT_EQ(memory().cached, 12 * kMiB);
+  EXPECT_EQ(memory().pools, 29 * kMiB);
   EXPECT_EQ(allocator->empty_cache(kDevice), 0u) << "strategies may call this with locks";
   EXPECT_EQ(empty(7), 0u);
   EXPECT_EQ(empty(kPool), 12 * kMiB);
