@@ -6,6 +6,7 @@
 #pragma once
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -44,8 +45,13 @@ class PoolSettings {
   }
   // As they hold then: what belongs to the pool's source is not the caller's to set.
   uint32_t set_flags(uint64_t pool, uint32_t flags);
-  // The pool's number may be used again.
-  void forget(uint64_t pool) { flags_.erase(pool); }
+  // The pool's number may be used again, once its source has ended.
+  void forget(uint64_t pool) {
+    if (sources_.contains(pool))
+      forgotten_.insert(pool);
+    else
+      flags_.erase(pool);
+  }
 
   // Null: the driver.
   Source source_of(uint64_t pool) const {
@@ -59,7 +65,10 @@ class PoolSettings {
     std::vector<Source> unused;
     for (auto it = sources_.begin(); it != sources_.end();) {
       const bool goes = (flags_of(it->first) & kPoolReleased) != 0 && !is_used(it->first);
-      if (goes) unused.push_back(std::move(it->second));
+      if (goes) {
+        unused.push_back(std::move(it->second));
+        if (forgotten_.erase(it->first) != 0) flags_.erase(it->first);
+      }
       it = goes ? sources_.erase(it) : std::next(it);
     }
     return unused;
@@ -69,6 +78,7 @@ class PoolSettings {
   const DriverMemory by_default_;
   std::unordered_map<uint64_t, uint32_t> flags_;  // of those that have any
   std::unordered_map<uint64_t, Source> sources_;
+  std::unordered_set<uint64_t> forgotten_;  // of these
 };
 
 inline uint32_t PoolSettings::set_flags(uint64_t pool, uint32_t flags) {

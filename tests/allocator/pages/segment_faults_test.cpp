@@ -277,6 +277,27 @@ TEST_F(SegmentSourceFaults, NothingGoesBackToASourceWhileAHandlerRuns) {
   allocator->set_handler(nullptr);
 }
 
+// Another pool may take over the arena before the source has ended.
+TEST_F(SegmentSourceFaults, ASourceEndsWhoseArenaServesAnotherPool) {
+  constexpr uint64_t kOther = 6;
+  Library other;
+  add_source(other, kOther);
+  other.next = uint64_t{1} << 44;
+  put(get_there(12 * kMiB));
+  library.after_freed = [&] {
+    std::thread([&] {
+      uint64_t address = 0;
+      EXPECT_EQ(allocator->allocate(kDevice, {12 * kMiB, {}, kOther}, &address, nullptr), Status::kOk);
+    }).join();
+  };
+  set(kPoolReleased);
+  EXPECT_EQ(empty(), 12 * kMiB);
+  EXPECT_EQ(library.ends, 1);
+  Library again;
+  add_source(again, kPool);
+  restart();
+}
+
 // Its size is asked for what the allocator will serve: 10 MiB are a segment of their own.
 TEST_F(SegmentSourceFaults, ItsSizeIsThatOfTheRoundedRequest) {
   const uint64_t block = get_there(10 * kMiB - 511);
