@@ -219,7 +219,8 @@ typedef struct spillway_core_table {
   /* The segments of a private pool come from `source` instead of the driver, cut into blocks as
    * SPILLWAY_POOL_* say. Before the pool's first request, and for good. Their bytes count against the
    * device's limit, and their blocks stay where they are. `source` is copied, and ends in any case: at once
-   * where it is not taken (SPILLWAY_INVALID). */
+   * where it is not taken (SPILLWAY_INVALID). But for one whose `size` is less than this version's: it is not
+   * touched. */
   spillway_status (*set_segment_source)(int32_t device, uint64_t pool, const spillway_segment_source* source);
 } spillway_core_table;
 
