@@ -72,6 +72,7 @@ struct BlockInfo {
   StreamId stream{};
   uint64_t pool = 0;
   BlockUse use = BlockUse::kFree;
+  uint64_t segment = 0;  // where the allocation begins that it lies in; 0: on pages, or not asked for
 };
 
 // What a free took back.

@@ -55,10 +55,10 @@ void give_back_tiling(HeapState& heap) {
         device.unmap(handle.begin, handle.bytes());
         device.release(arena->page(handle.begin));
       }
-      if (!arena->has_pages())
-        device.free(segment.range.begin);
-      else
+      if (arena->has_pages())
         device.release_range(segment.range);
+      else if (!has_own_source(*arena))
+        device.free(segment.given.begin);
     }
   }
   for (const driver::Page& page : heap.pages.spare_pages()) device.release(page.handle);
@@ -80,6 +80,7 @@ DeviceHeap::~DeviceHeap() {
   migration_.retry_left_over();
   releaser_.end();
   file_.end();
+  allocations_.end();
   give_back_tiling(heap_);
   pending_.end();
   heap_.step_clock.end();
@@ -88,15 +89,39 @@ DeviceHeap::~DeviceHeap() {
 
 Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
   if (heap_.forked()) return Status::kOk;
-  const Locked guard(heap_.lock);
-  return heap_.tiling.set_flags(pool, flags) ? Status::kOk : Status::kInvalid;
+  bool set = false;
+  {
+    const Locked guard(heap_.lock);
+    set = heap_.tiling.set_flags(pool, flags);
+  }
+  if ((flags & kPoolReleased) != 0) allocations_.end_unused_sources();
+  return set ? Status::kOk : Status::kInvalid;
 }
 
-// A private pool's requests are rare enough to look the pool up.
+Status DeviceHeap::set_source(uint64_t pool, PoolSettings::Source source) {
+  if (heap_.forked()) return Status::kUnavailable;
+  const Locked guard(heap_.lock);
+  return heap_.tiling.set_source(pool, source) ? Status::kOk : Status::kInvalid;
+}
+
+uint64_t DeviceHeap::empty_sources(uint64_t pool) {
+  if (heap_.forked() || inside_handler) return 0;
+  const Device::Scope scope(*heap_.device);
+  return allocations_.release_to_sources(pool);
+}
+
+// A private pool's requests are rare enough to look the pool up. Where its memory is a source's, a block that
+// another stream is past is free at once, as natively, so that the source is asked for no more.
 uint64_t DeviceHeap::pool_size(const Request& request) {
   const uint64_t size = size_of(request), page = heap_.page_bytes;
-  const Locked guard(heap_.lock);
-  const bool whole = (heap_.tiling.flags_of(request.pool) & (kPoolWholePages | kPoolSingleHandle)) != 0;
+  uint32_t flags = 0;
+  {
+    const Locked guard(heap_.lock);
+    flags = heap_.tiling.pools().flags_of(request.pool);
+  }
+  if ((flags & kPoolOwnSource) != 0 && pending_.any() && !heap_.device->capturing(request.stream))
+    pending_.poll();
+  const bool whole = (flags & (kPoolWholePages | kPoolSingleHandle)) != 0;
   return whole ? (size + page - 1) / page * page : size;
 }
 
@@ -298,14 +323,22 @@ bool DeviceHeap::find_block(uint64_t address, BlockInfo* out) {
   if (block == nullptr || (block->state != BlockState::kLive && block->state != BlockState::kPending))
     return false;
   *out = heap_.info(block);
+  if (heap_.tiling.arena_of(block).has_pages()) return true;
+  while (block->previous != nullptr) block = block->previous;
+  out->segment = block->address;
   return true;
 }
 
 void DeviceHeap::blocks(std::vector<BlockInfo>* out) {
   if (heap_.forked()) return;
   const Locked guard(heap_.lock);
-  for (const Block* block : heap_.tiling.blocks())
-    if (block->state != BlockState::kVoid) out->push_back(heap_.info(block));
+  uint64_t segment = 0;
+  for (const Block* block : heap_.tiling.blocks()) {
+    if (block->previous == nullptr) segment = heap_.tiling.arena_of(block).has_pages() ? 0 : block->address;
+    if (block->state == BlockState::kVoid) continue;
+    out->push_back(heap_.info(block));
+    out->back().segment = segment;
+  }
 }
 
 uint64_t DeviceHeap::give_back(uint64_t bytes_asked, uint64_t pool, Round round) {
@@ -316,7 +349,7 @@ uint64_t DeviceHeap::give_back(uint64_t bytes_asked, uint64_t pool, Round round)
   const uint64_t asked =
       (std::min(bytes_asked, UINT64_MAX / 2) + heap_.page_bytes - 1) / heap_.page_bytes * heap_.page_bytes;
   uint64_t bytes = reclaimer_.release_spare(asked, round);
-  if (bytes < asked) bytes += reclaimer_.release_allocations(pool);
+  if (bytes < asked) bytes += allocations_.release(pool);
   if (bytes >= asked) return bytes;
   growth_.forget_reused();  // the driver is asked anew from here on
   return bytes + reclaimer_.release_idle(asked - bytes, pool, round);

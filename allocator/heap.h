@@ -36,6 +36,8 @@ class DeviceHeap {
   // `pool`: of which to give back idle pages; kEveryPool: of all that may.
   uint64_t give_back(uint64_t bytes_asked, uint64_t pool = kEveryPool, Round round = Round::kUp);
   Status set_pool(uint64_t pool, uint32_t flags);
+  Status set_source(uint64_t pool, PoolSettings::Source source);
+  uint64_t empty_sources(uint64_t pool);
   void set_limit(uint64_t bytes);
   bool wait_until_idle();
 
@@ -83,7 +85,8 @@ class DeviceHeap {
   Exchanger exchanger_{heap_, spiller_, unspiller_};
   Residence residence_{heap_, tier_memory_, spiller_, unspiller_, exchanger_};
   Growth growth_{heap_, reclaimer_, supply_};
-  BlockProvider provider_{heap_, reclaimer_, growth_};
+  Allocations allocations_{heap_, drain_, reclaimer_};
+  BlockProvider provider_{heap_, reclaimer_, growth_, allocations_};
   HandleDivider divider_{heap_, reclaimer_, supply_, migration_};
   RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_, divider_}};
   BlockReturns returns_{heap_, requests_, tier_memory_, migration_, file_, unspiller_};

@@ -19,7 +19,6 @@ enum class LockOrder : uint8_t {
   kKernelsAdopt,     // libtorch/kernels: operators that other libraries register
   kRehearsalResult,  // libtorch/rehearsal: one thread writes the result
   kIpcImports,       // libtorch/allocator/ipc: what other processes share
-  kNestedPool,       // libtorch/allocator/pools: a pool with an allocator of its own
   kMemoryFraction,   // libtorch: the limit of a device as a fraction
   kTrackers,         // libtorch/allocator/history: a program's trackers, one call at a time
   kPools,            // libtorch: pools of a device, by PyTorch's numbers

@@ -5,11 +5,11 @@
 namespace spillway {
 namespace {
 
-// What is mapped and free, by who may use it.
+// What is mapped and free, by who may use it. A source's no strategy can give.
 void add_holes(const Tiling& tiling, Memory* out) {
   for (const auto& arena : tiling.arenas()) {
     arena->each_hole(kUnitBytes, [&](const Block* hole) {
-      if (!arena->gives_pages())
+      if (!arena->gives_pages() || has_own_source(*arena))
         out->pools += hole->size;
       else if (!arena->has_pages())
         out->cached += is_alone(hole) ? hole->size : 0;

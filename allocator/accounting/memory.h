@@ -13,7 +13,8 @@ struct Memory {
   uint64_t stranded = 0;  // free bytes in pages that are partly in use
   uint64_t cached = 0;    // pages held that nothing uses
   uint64_t pending = 0;   // freed, waiting for other streams
-  uint64_t pools = 0;     // idle in private pools, which other requests may not use
+  uint64_t pools = 0;     // idle in private pools, which other requests may not use, and where a pool's own
+                          // source has it back
   // Taken from the limit by what was in use when Spillway started, and since then by the process's own calls
   // of the driver, where they are seen.
   uint64_t context = 0;

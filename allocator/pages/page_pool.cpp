@@ -34,11 +34,28 @@ void PagePool::take_promise_back(PageReservation* own) {
 void PagePool::put_back(PageReservation* own) {
   reserved_ -= own->in_pages();
   take_promise_back(own);
+  segment_is_gone(std::exchange(own->source_bytes, 0));
   keep(own->take());
 }
 
 void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
   own->promised_bytes -= bytes;
+  map(bytes);
+  note_peak();
+}
+
+bool PagePool::set_aside_for_source(PageReservation* own, uint64_t bytes) {
+  const uint64_t missing = bytes - std::min(bytes, own->source_bytes);
+  if (missing > own->promised_bytes + quota_.room_below_limit()) return false;
+  take_promise_back(own);
+  if (!quota_.draw_for_source(missing)) return false;
+  own->source_bytes += missing;
+  reserved_ += missing;
+  return true;
+}
+
+void PagePool::segment_is_made(PageReservation* own, uint64_t bytes) {
+  own->source_bytes -= bytes;
   map(bytes);
   note_peak();
 }

@@ -49,6 +49,11 @@ class PagePool {
   // An allocation of the driver's own took what was promised; and one is gone.
   void map_promised(PageReservation* own, uint64_t bytes);
   void allocation_is_gone(uint64_t bytes) { mapped_ -= bytes, quota_.give_back(bytes); }
+  // Of a pool's own source: room for a segment of `bytes`, in place of what was promised; it is made; and it
+  // is the source's again, after its bytes were unmapped.
+  [[nodiscard]] bool set_aside_for_source(PageReservation* own, uint64_t bytes);
+  void segment_is_made(PageReservation* own, uint64_t bytes);
+  void segment_is_gone(uint64_t bytes) { reserved_ -= bytes, quota_.give_back_of_source(bytes); }
   // Called once pages are there: a promise may be broken.
   void note_peak() { peak_held_ = std::max(peak_held_, quota_.held()); }
   void reset_peak() { peak_held_ = quota_.held(); }

@@ -13,9 +13,13 @@ uint64_t Quota::reserve() const {
   return budget_ == nullptr ? 0 : budget::read(budget_->reserve_bytes);
 }
 
-uint64_t Quota::room_in_limit() const {
+uint64_t Quota::room_below_limit() const {
   const uint64_t taken = held_ + guests_.load();
-  const uint64_t own = limit_ > taken ? limit_ - taken : 0;
+  return limit_ > taken ? limit_ - taken : 0;
+}
+
+uint64_t Quota::room_in_limit() const {
+  const uint64_t own = room_below_limit();
   return budget_ == nullptr ? own : std::min(own, budget::room(*budget_, device_, reserve()));
 }
 
@@ -40,6 +44,20 @@ void Quota::give_back(uint64_t bytes) {
   if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
 }
 
+// It may come from the card, which is asked anew before what is left of it is taken.
+bool Quota::draw_for_source(uint64_t bytes) {
+  if (bytes > room_below_limit()) return false;
+  held_ += bytes;
+  of_sources_ += bytes;
+  if (beside_reserve_ != UINT64_MAX) beside_reserve_ -= std::min(beside_reserve_, bytes);
+  return true;
+}
+
+void Quota::give_back_of_source(uint64_t bytes) {
+  held_ -= bytes;
+  of_sources_ -= bytes;
+}
+
 void Quota::see_free(uint64_t free_bytes, uint64_t left_bytes) {
   const uint64_t left = std::max(reserve(), left_bytes);
   const bool bounds = left != 0 && free_bytes != UINT64_MAX;
@@ -52,8 +70,8 @@ uint64_t Quota::native() const {
 
 // What was there at the start is among the bytes that were in use already.
 uint64_t Quota::native_since_start() const {
-  const uint64_t now = native();
-  return now > native_at_start_ ? now - native_at_start_ : 0;
+  const uint64_t now = native(), known = native_at_start_ + of_sources_;
+  return now > known ? now - known : 0;
 }
 
 }  // namespace spillway

@@ -23,11 +23,16 @@ class Quota {
   uint64_t limit() const { return limit_; }  // UINT64_MAX: none
   void set_limit(uint64_t bytes) { limit_ = bytes == 0 ? UINT64_MAX : bytes; }
 
-  // What the limit and the budget leave, and of that what the card has.
+  // What the limit leaves; what it and the budget leave; and of that what the card has.
+  uint64_t room_below_limit() const;
   uint64_t room_in_limit() const;
   uint64_t room() const;
   bool draw(uint64_t bytes);
   void give_back(uint64_t bytes);
+  // For a pool's own source, which may have had the memory long ago: the limit holds. Where the source asks
+  // the driver, the budget and the reserve are met there.
+  bool draw_for_source(uint64_t bytes);
+  void give_back_of_source(uint64_t bytes);
 
   // What requests must leave to others; where that is something, the card is asked before each of them.
   uint64_t reserve() const;
@@ -35,7 +40,7 @@ class Quota {
   void see_free(uint64_t free_bytes, uint64_t left_bytes = 0);
   uint64_t beside_reserve() const { return beside_reserve_; }  // UINT64_MAX: not bounded
 
-  // What calls of the driver by the program have taken since this was made.
+  // What calls of the driver by the program have taken since this was made, beside what is held.
   uint64_t native_since_start() const;
 
  private:
@@ -44,7 +49,7 @@ class Quota {
   const size_t device_;
   spillway_budget* const& budget_;
   const std::atomic<uint64_t>& guests_;
-  uint64_t held_ = 0;
+  uint64_t held_ = 0, of_sources_ = 0;
   uint64_t limit_ = UINT64_MAX;
   uint64_t beside_reserve_ = UINT64_MAX;  // of the card, as last seen, less what was drawn since
   const uint64_t native_at_start_;

@@ -128,37 +128,4 @@ uint64_t Reclaimer::release_spare(uint64_t bytes_asked, Round round) {
   return bytes;
 }
 
-uint64_t Reclaimer::release_allocations(uint64_t pool) {
-  std::vector<std::pair<Arena*, Block*>> idle;
-  {
-    const Locked guard(heap_.lock);
-    for (const auto& arena : heap_.tiling.arenas()) {
-      if (arena->has_pages() || !arena->gives_pages()) continue;
-      if (pool == kEveryPool || arena->pool() == pool)
-        arena->each_hole(kUnitBytes, [&](Block* hole) {
-          if (is_alone(hole)) idle.emplace_back(arena.get(), hole);
-        });
-    }
-    for (const auto& [arena, hole] : idle) arena->claim_pages(hole, range_of(hole));
-  }
-  // A graph of a released pool's may still be running on any stream.
-  const bool unused = !idle.empty() && drain_.device() == CUDA_SUCCESS;
-  uint64_t bytes = 0;
-  for (const auto& [arena, busy] : idle) {
-    const CUresult result = unused ? heap_.device->free(busy->address) : CUDA_ERROR_NOT_READY;
-    journal::page(heap_, trace::Kind::kPageRelease, busy->address, busy->size, result);
-    if (result == CUDA_SUCCESS)
-      journal::tell_pages(heap_, Change::kUnmapped, *arena, {busy->address, busy->end()});
-    const Locked guard(heap_.lock);
-    if (result != CUDA_SUCCESS) {
-      arena->put_hole(busy, busy->tag);
-      continue;
-    }
-    bytes += busy->size;
-    heap_.pages.allocation_is_gone(busy->size);
-    arena->forget_allocation(busy);
-  }
-  return bytes;
-}
-
 }  // namespace spillway

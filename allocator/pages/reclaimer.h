@@ -46,8 +46,6 @@ class Reclaimer {
   uint64_t release(PagePool::Pages& pages);
   uint64_t release_spare(uint64_t bytes_asked, Round round = Round::kUp);
   uint64_t release_idle(uint64_t bytes_asked, uint64_t pool, Round round);
-  // Idle allocations of the driver's, of pools that give memory, or of one; see PoolMemory.
-  uint64_t release_allocations(uint64_t pool);
 
  private:
   static constexpr int kMostDrains = 256;

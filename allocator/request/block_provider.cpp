@@ -6,7 +6,7 @@ namespace spillway {
 
 Served BlockProvider::serve_or_collect(Miss& miss) {
   Served served = serve(miss);
-  if (served == Served::kShort && reclaimer_.release_allocations(kEveryPool) != 0) served = serve(miss);
+  if (served == Served::kShort && allocations_.release(kEveryPool) != 0) served = serve(miss);
   if (served == Served::kShort && collect(miss)) served = serve(miss);
   if (served == Served::kShort && borrow(miss)) served = Served::kYes;
   return served;
@@ -18,7 +18,7 @@ Served BlockProvider::serve(Miss& miss) {
   Arena* arena = nullptr;
   if (serve_from_own(miss, miss.size <= kSmallBytes, &arena)) return Served::kYes;
   if (!arena->has_pages()) {
-    if (const Served made = growth_.make_allocation(miss); made != Served::kShort) return made;
+    if (const Served made = allocations_.make(miss); made != Served::kShort) return made;
   } else if (growth_.claim_place(miss)) {
     return growth_.fill(miss);
   }
@@ -61,9 +61,25 @@ bool BlockProvider::serve_from_own(Miss& miss, bool small, Arena** arena) {
 // Not inside a strategy, which holds locks, and not in a capture, which a query of events would break.
 bool BlockProvider::collect(const Miss& miss) {
   void (*const collector)(int32_t) = heap_.shared.collector.load();
-  if (collector == nullptr || inside_handler || heap_.device->capturing(miss.request.stream)) return false;
-  collector(static_cast<int32_t>(heap_.device->id()));
-  return true;
+  if (inside_handler || heap_.device->capturing(miss.request.stream)) return false;
+  if (collector != nullptr) collector(static_cast<int32_t>(heap_.device->id()));
+  return allocations_.release_to_sources(kEveryPool) != 0 || collector != nullptr;
+}
+
+uint64_t BlockProvider::release_cached(const Miss& miss) {
+  if (heap_.device->capturing(miss.request.stream)) return 0;
+  reclaimer_.drain_all();
+  return reclaimer_.release_spare(UINT64_MAX) + allocations_.release(kEveryPool) +
+         allocations_.release_to_sources(kEveryPool) +
+         reclaimer_.release_idle(UINT64_MAX, kEveryPool, Round::kDown);
+}
+
+Served BlockProvider::ask_source(Miss& miss) {
+  Served served = allocations_.ask(miss);
+  if (served == Served::kShort && release_cached(miss) != 0) served = allocations_.ask(miss);
+  Arena* arena = nullptr;
+  const bool has_last_resort = served == Served::kShort && miss.size <= kSmallBytes;
+  return has_last_resort && serve_from_own(miss, false, &arena) ? Served::kYes : served;
 }
 
 // From a pool that lends its free blocks.

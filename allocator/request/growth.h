@@ -23,8 +23,6 @@ class Growth {
   Served fill(Miss& miss);
   // Pages alone, for a block that has its place.
   Served get_pages(Miss& miss);
-  // An allocation of the driver's own; see kPoolSingleHandle, kPoolDriverMemory. driver_allocation.cpp
-  Served make_allocation(Miss& miss);
   // Others can take from now on what is reserved for it.
   void release(Miss& miss);
   // The count of reused bytes begins anew; see reuse_idle.cpp.
@@ -41,8 +39,6 @@ class Growth {
   void finish(Miss& miss);
   void fill_voids(Miss& miss) SPILLWAY_REQUIRES(heap_.lock);
   void drop_claim(Miss& miss);
-  bool set_aside(Miss& miss, uint64_t bytes);
-  Served allocate(Miss& miss, uint64_t bytes);
 
   // reuse_idle.cpp
   void reuse_idle(Miss& miss);

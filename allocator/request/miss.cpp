@@ -4,6 +4,11 @@
 
 namespace spillway {
 
+uint64_t room_for(const HeapState& heap, const Miss& miss) {
+  const Quota& quota = heap.pages.quota();
+  return miss.source != nullptr ? quota.room_below_limit() : quota.room();
+}
+
 uint64_t obtainable(const HeapState& heap, const Miss& miss) {
   return miss.refused ? heap.pages.at_hand(miss.pages) : heap.pages.obtainable(miss.pages);
 }
@@ -13,7 +18,7 @@ Arena& arena_of(HeapState& heap, const Miss& miss) {
 }
 
 bool lends_to(const HeapState&, const Arena& arena, const Miss& miss) {
-  return (arena.pool_flags & kPoolLends) != 0 && arena.has_pages() && miss.request.pool == 0 &&
+  return (arena.pool_flags & kPoolLends) != 0 && miss.request.pool == 0 &&
          arena.stream() == miss.request.stream && arena.small() == (miss.size <= kSmallBytes);
 }
 
@@ -34,8 +39,9 @@ void take_place(const HeapState&, Miss& miss, const Placement& placement) {
 }
 
 uint64_t short_of_single(const HeapState& heap, const Miss& miss) {
-  const uint64_t have = miss.refused ? 0 : miss.pages.promised_bytes + heap.pages.quota().room();
-  return miss.size - std::min(miss.size, have);
+  const uint64_t page = heap.page_bytes, needed = (miss.size + page - 1) / page * page;
+  const uint64_t have = miss.refused ? 0 : miss.pages.promised_bytes + room_for(heap, miss);
+  return needed - std::min(needed, have);
 }
 
 }  // namespace spillway

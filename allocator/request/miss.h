@@ -39,10 +39,18 @@ struct Miss {
   CUresult error = CUDA_SUCCESS;
   const char* call = "";
 
+  // A pool's own source is to be asked for a segment of so many bytes, which are set aside; 0: it is not.
+  uint64_t segment_bytes = 0;
+  PoolSettings::Source source{};  // null: it has none, or was not looked for
+  uint64_t usual_bytes = 0;       // that the source wants to be asked for
+  bool needs_more = false;        // the source's segment is not aligned as blocks are, and too small then
+
   bool waits() const { return arena != nullptr; }
-  bool ended() const { return served || error != CUDA_SUCCESS; }
+  bool ended() const { return served || error != CUDA_SUCCESS || segment_bytes != 0; }
 };
 
+// What is left for it of the limit, of the budget, and of what the card has; see Quota.
+uint64_t room_for(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 // Pages that it has or may have, unless the driver has just refused to create any.
 uint64_t obtainable(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 Arena& arena_of(HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
@@ -55,7 +63,7 @@ bool fits(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 std::optional<Placement> place_for(const HeapState& heap, const Miss& miss, uint64_t has, uint64_t idle)
     SPILLWAY_REQUIRES(heap.lock);
 void take_place(const HeapState& heap, Miss& miss, const Placement& placement) SPILLWAY_REQUIRES(heap.lock);
-// Bytes that a single handle still lacks, of the limit or of what the driver has.
+// Bytes that an allocation for it, of whole pages, still lacks, of the limit or of what the driver has.
 uint64_t short_of_single(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 
 }  // namespace spillway

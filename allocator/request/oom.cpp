@@ -19,7 +19,7 @@ std::string mebibytes(uint64_t bytes) {
 }
 
 Status outcome_of(const Miss& miss, LadderOutcome outcome) {
-  if (miss.served) return Status::kOk;
+  if (miss.served || miss.segment_bytes != 0) return Status::kOk;
   if (miss.error != CUDA_SUCCESS) return Status::kDriverFailed;
   return outcome == LadderOutcome::kUnwind ? Status::kUnwind : Status::kOutOfMemory;
 }
@@ -69,6 +69,7 @@ Status RequestPath::refuse_nested(const Miss& miss, FailurePtr* failure) {
 
 Status RequestPath::run_handler(Miss& miss, FailurePtr* failure) {
   if (inside_handler) return refuse_nested(miss, failure);
+  provider_.look_at_source(miss);
   const Locked ladder(ladder_mutex_);
   const Clock::time_point start = Clock::now();
   OomEvent event = make_event(miss);
@@ -112,7 +113,9 @@ Status RequestPath::driver_failure(const Miss& miss, FailurePtr* failure) {
 // Whatever the card has, the process may not take what the request lacks.
 bool RequestPath::is_over_limit(const Miss& miss, uint64_t short_bytes) {
   const Locked guard(heap_.lock);
-  return !miss.refused && heap_.pages.quota().room_in_limit() < short_bytes;
+  const Quota& quota = heap_.pages.quota();
+  const uint64_t room = miss.source != nullptr ? quota.room_below_limit() : quota.room_in_limit();
+  return !miss.refused && room < short_bytes;
 }
 
 OomEvent RequestPath::make_event(const Miss& miss) {
@@ -135,10 +138,13 @@ OomEvent RequestPath::make_event(const Miss& miss) {
 // The largest request of this stream and kind that would be served now, without any strategy.
 uint64_t RequestPath::largest_extent(const Miss& miss) {
   const uint64_t page = heap_.page_bytes;
-  const uint64_t driver_free = heap_.device->free_bytes(UINT64_MAX) / page * page;
+  const uint64_t free =
+      miss.source != nullptr ? heap_.device->total_bytes() : heap_.device->free_bytes(UINT64_MAX);
   const Locked guard(heap_.lock);
   Arena& arena = arena_of(heap_, miss);
-  const uint64_t made = std::min(miss.pages.promised_bytes + heap_.pages.quota().room(), driver_free);
+  const bool was_asked = miss.segment_bytes != 0;  // the source, which refused
+  const uint64_t made =
+      was_asked ? 0 : std::min(miss.pages.promised_bytes + room_for(heap_, miss), free / page * page);
   const uint64_t have_bytes = heap_.pages.at_hand(miss.pages) + made;
   if (miss.pages_only) return have_bytes / page * page;
   if (!arena.has_pages()) {

@@ -1,5 +1,6 @@
 #include "allocator/request/request_path.h"
 
+#include "allocator/accounting/equation.h"
 #include "allocator/tiers/choice/pressure.h"
 
 namespace spillway {
@@ -24,7 +25,21 @@ Status RequestPath::end(Miss& miss, Served served, FailurePtr* failure) {
   learn_under_pressure(heap_, served == Served::kShort);
   const Status status = served == Served::kShort ? run_handler(miss, failure) : Status::kOk;
   makers_.spiller.foresee(served == Served::kShort);
-  return status;
+  return status == Status::kOk && miss.segment_bytes != 0 ? ask_source(miss, failure) : status;
+}
+
+// After the handler, whose lock a thread may wait for that holds what the source needs.
+Status RequestPath::ask_source(Miss& miss, FailurePtr* failure) {
+  const Served served = provider_.ask_source(miss);
+  if (served == Served::kYes) return Status::kOk;
+  if (served == Served::kFailed) return driver_failure(miss, failure);
+  if (failure == nullptr) return Status::kOutOfMemory;
+  *failure = std::make_unique<Failure>();
+  Failure& detail = **failure;
+  detail.event = make_event(miss);
+  detail.memory = memory_of(heap_);
+  detail.text = "the memory pool's own allocator has no more memory";
+  return Status::kOutOfMemory;
 }
 
 Miss RequestPath::pages_for(uint64_t bytes, StreamId stream) const {

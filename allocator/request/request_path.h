@@ -26,6 +26,7 @@ class RequestPath {
 
  private:
   Status end(Miss& miss, Served served, FailurePtr* failure);
+  Status ask_source(Miss& miss, FailurePtr* failure);
   // oom.cpp
   Status run_handler(Miss& miss, FailurePtr* failure);
   Status refuse_nested(const Miss& miss, FailurePtr* failure);

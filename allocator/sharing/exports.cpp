@@ -7,7 +7,7 @@ namespace spillway {
 
 std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t* offset) {
   if (!arena.has_pages()) {
-    *offset = block->address - arena.segment_of(block->address)->range.begin;
+    *offset = block->address - arena.segment_of(block->address)->given.begin;
     return {};
   }
   const uint64_t begin = arena.handle_at(block->address).begin;

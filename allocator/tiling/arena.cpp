@@ -116,7 +116,7 @@ bool Arena::add_segment(AddressRange range) {
   block->segment = static_cast<uint8_t>(segments_.size());
   block->state = BlockState::kVoid;
   insert_void(block);
-  segments_.push_back({range, block, {}});
+  segments_.push_back({range, block, {}, {}});
   return true;
 }
 
@@ -354,7 +354,7 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     const uint64_t index = (address - segment.range.begin) / page_bytes_;
     return index < segment.pages.size() && segment.pages[index] != 0;
   };
-  if (!has_pages()) count->mapped += segment.range.bytes();
+  if (!has_pages()) count->mapped += segment.given.bytes();
   for (CUmemGenericAllocationHandle handle : segment.pages)
     count->mapped += is_page(handle) ? page_bytes_ : 0;
   const Block* previous = nullptr;

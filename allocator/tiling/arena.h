@@ -41,6 +41,7 @@ inline bool is_page(CUmemGenericAllocationHandle handle) {
 struct Segment {
   AddressRange range;
   Block* first = nullptr;
+  AddressRange given;  // as it came, where it is an allocation: blocks begin on whole units of it
   // Handle of each page, 0 where none is mapped; grows up to the highest page ever mapped. Neighbours with
   // one handle are one allocation of the driver's, which is mapped and unmapped whole.
   std::vector<CUmemGenericAllocationHandle> pages;
@@ -134,9 +135,10 @@ class Arena {
   // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
   void restore(Block* busy, uint64_t order);
 
-  // driver_memory.cpp: an allocation of the driver's becomes a segment, and its beginning a live block. One
-  // that is idle whole is taken out by `claim_pages`, and forgotten or put back by `put_hole`.
-  Block* add_allocation(AddressRange range, uint64_t size, uint64_t requested);
+  // allocations.cpp: an allocation becomes a segment, and its beginning a live block. One that is idle whole
+  // is taken out by `claim_pages`, and forgotten or put back by `put_hole`. Both by what was given.
+  Block* add_allocation(AddressRange given, uint64_t size, uint64_t requested);
+  AddressRange allocation_of(const Block* first) const;
   void forget_allocation(Block* busy);
 
   // Takes `range`, whole pages inside `hole`, out as a busy block.
@@ -156,7 +158,8 @@ class Arena {
   uint64_t drained_order = 0;  // work queued before this place in the order is done
   uint32_t pool_flags = 0;     // PoolFlags
   bool may_ask = true;         // the driver, about its stream
-  // Without pages each segment is an allocation of the driver's, and has no voids.
+  // Without pages each segment is an allocation, of the driver's or of the pool's own source, and has no
+  // voids.
   const PoolMemory memory;
   bool has_pages() const { return memory == PoolMemory::kPages; }
 
@@ -185,6 +188,14 @@ class Arena {
   std::vector<Segment> segments_;
 };
 
+// The whole units in it.
+inline AddressRange units_in(AddressRange range) {
+  return {(range.begin + kUnitBytes - 1) / kUnitBytes * kUnitBytes, range.end / kUnitBytes * kUnitBytes};
+}
+// Whether its segments come from a source of the pool's own.
+inline bool has_own_source(const Arena& arena) {
+  return (arena.pool_flags & kPoolOwnSource) != 0;
+}
 inline AddressRange range_of(const Block* block) {
   return {block->address, block->end()};
 }

@@ -41,7 +41,7 @@ Block* PageMap::find_below(uint64_t address, uint64_t low) const {
     if (slot != nullptr) {
       for (std::atomic<Block*>* first = slot_of(page); slot >= first; --slot) {
         Block* block = slot->load(std::memory_order_acquire);
-        if (block != nullptr && block->address <= address) return block;
+        if (block != nullptr && block->address <= address) return block->address < low ? nullptr : block;
       }
     }
     if (page == 0) break;

@@ -33,8 +33,7 @@ class PageMap {
   void set(uint64_t address, Block* block) { slot_of(address)->store(block, std::memory_order_release); }
   void clear(uint64_t address) { slot_of(address)->store(nullptr, std::memory_order_release); }
 
-  // The last live block that begins at or below `address` and in the same or an earlier page of [low,
-  // address].
+  // The last live block that begins in [low, address].
   Block* find_below(uint64_t address, uint64_t low) const;
 
  private:

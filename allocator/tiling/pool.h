@@ -23,6 +23,9 @@ enum PoolFlags : uint32_t {
   // cuIpcGetMemHandle, as part of the allocation that it lies in. An idle allocation goes back whole. Its
   // blocks stay where they are. As kPoolSingleHandle, for good.
   kPoolDriverMemory = 16,
+  // Its memory is allocations of a source of its own, cut into blocks, or whole with kPoolSingleHandle. They
+  // go back to it whole, once the pool is released. Set by set_source alone.
+  kPoolOwnSource = 32,
 };
 
 inline constexpr uint64_t kEveryPool = UINT64_MAX;

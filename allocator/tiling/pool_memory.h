@@ -14,13 +14,13 @@ enum class DriverMemory : uint8_t { kNoPools, kPrivatePools, kEveryPool };
 
 enum class PoolMemory : uint8_t {
   kPages,
-  kAllocations,       // of the driver's, cut into blocks
+  kAllocations,       // of the driver's or of the pool's own source, cut into blocks
   kWholeAllocations,  // one for each block
 };
 
 constexpr PoolMemory memory_of_flags(uint32_t flags) {
   if ((flags & kPoolSingleHandle) != 0) return PoolMemory::kWholeAllocations;
-  return (flags & kPoolDriverMemory) != 0 ? PoolMemory::kAllocations : PoolMemory::kPages;
+  return (flags & (kPoolDriverMemory | kPoolOwnSource)) != 0 ? PoolMemory::kAllocations : PoolMemory::kPages;
 }
 
 constexpr uint32_t flags_by_default(DriverMemory whose, uint64_t pool) {

@@ -26,38 +26,51 @@ Arena& Tiling::arena_to_make(StreamId stream, uint64_t pool, bool small) {
 }
 
 Arena& Tiling::new_arena(StreamId stream, uint64_t pool, bool small) {
-  const PoolMemory memory = memory_of_flags(flags_of(pool));
+  const uint32_t flags = pools_.flags_of(pool);
+  const PoolMemory memory = memory_of_flags(flags);
   // Address space of pools that are gone is used again.
   for (auto& arena : arenas_) {
     if ((arena->pool_flags & kPoolReleased) == 0 || arena->small() != small || !arena->empty() ||
         arena->memory != memory)
       continue;
     const uint64_t before = arena->pool();
-    arena->rename(stream, pool, flags_of(pool));
+    arena->rename(stream, pool, flags);
     const bool gone = std::none_of(arenas_.begin(), arenas_.end(),
                                    [&](const auto& other) { return other->pool() == before; });
-    if (gone) pools_.erase(before);
+    if (gone) pools_.forget(before);
     return *arena;
   }
   const auto index = static_cast<uint16_t>(arenas_.size());
   arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, memory, page_bytes_, slab_));
-  arenas_.back()->pool_flags = flags_of(pool);
+  arenas_.back()->pool_flags = flags;
   return *arenas_.back();
 }
 
-uint32_t Tiling::flags_of(uint64_t pool) const {
-  const auto found = pools_.find(pool);
-  return (found == pools_.end() ? 0 : found->second) | flags_by_default(driver_memory_, pool);
+bool Tiling::set_flags(uint64_t pool, uint32_t flags) {
+  const uint32_t before = pools_.flags_of(pool), holds = pools_.set_flags(pool, flags);
+  for (auto& arena : arenas_) {
+    if (arena->pool() != pool || arena->memory == memory_of_flags(holds)) continue;
+    pools_.set_flags(pool, before);
+    return false;
+  }
+  for (auto& arena : arenas_)
+    if (arena->pool() == pool) arena->pool_flags = holds;
+  return true;
 }
 
-bool Tiling::set_flags(uint64_t pool, uint32_t flags) {
-  flags |= flags_by_default(driver_memory_, pool);
+bool Tiling::set_source(uint64_t pool, const PoolSettings::Source& source) {
   for (auto& arena : arenas_)
-    if (arena->pool() == pool && arena->memory != memory_of_flags(flags)) return false;
-  pools_[pool] = flags;
-  for (auto& arena : arenas_)
-    if (arena->pool() == pool) arena->pool_flags = flags;
+    if (arena->pool() == pool) return false;
+  if ((pools_.flags_of(pool) & kPoolOwnSource) != 0) return false;
+  pools_.set_source(pool, source);
   return true;
+}
+
+std::vector<PoolSettings::Source> Tiling::take_unused_sources() {
+  return pools_.take_unused_sources([&](uint64_t pool) {
+    return std::ranges::any_of(
+        arenas_, [&](const auto& arena) { return arena->pool() == pool && !arena->segments().empty(); });
+  });
 }
 
 const Block* Tiling::block_at(uint64_t address, const PageMap& page_map) const {

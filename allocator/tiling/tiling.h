@@ -7,12 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "allocator/pages/supply/page_reservation.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/tiling/page_map.h"
+#include "allocator/tiling/pool_settings.h"
 
 namespace spillway {
 
@@ -33,7 +33,7 @@ class Tiling {
  public:
   Tiling(uint8_t device, uint64_t page_bytes, const StreamKnowledge& known,
          DriverMemory driver_memory = DriverMemory::kNoPools)
-      : page_bytes_(page_bytes), driver_memory_(driver_memory), known_streams_(known), slab_(device) {}
+      : page_bytes_(page_bytes), known_streams_(known), slab_(device), pools_(driver_memory) {}
 
   // Made when first asked for.
   Arena& arena_for(StreamId stream, uint64_t pool, bool small) {
@@ -44,9 +44,12 @@ class Tiling {
   Arena& arena_of(const Block* block) const { return *arenas_[block->arena]; }
   const std::vector<std::unique_ptr<Arena>>& arenas() const { return arenas_; }
 
-  uint32_t flags_of(uint64_t pool) const;
-  // False, and nothing changes: what the pool's memory is would change too late.
+  const PoolSettings& pools() const { return pools_; }
+  // These two: false, and nothing changes, where what the pool's memory is would change too late.
   [[nodiscard]] bool set_flags(uint64_t pool, uint32_t flags);
+  [[nodiscard]] bool set_source(uint64_t pool, const PoolSettings::Source& source);
+  // Of released pools without a segment. They end with who has them now.
+  std::vector<PoolSettings::Source> take_unused_sources();
 
   // The block that holds `address`, its first byte or any other; null where none of this device does.
   const Block* block_at(uint64_t address, const PageMap& page_map) const;
@@ -99,13 +102,12 @@ class Tiling {
   uint64_t last_pool_ = 0;
   Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
   const uint64_t page_bytes_;
-  const DriverMemory driver_memory_;
   const StreamKnowledge& known_streams_;
   const Arena* kept_arena_ = nullptr;
   uint64_t kept_bytes_ = 0;
   BlockSlab slab_;
   std::vector<std::unique_ptr<Arena>> arenas_;
-  std::unordered_map<uint64_t, uint32_t> pools_;  // flags of those that have any
+  PoolSettings pools_;
 };
 
 class Tiling::Blocks {

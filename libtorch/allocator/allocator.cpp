@@ -42,10 +42,6 @@ void hear(uint32_t change, const spillway_block_info* block) {
   instance->hear(change, *block);
 }
 
-Allocator& Allocator::get() {
-  return *instance;
-}
-
 Allocator::Allocator(native::CUDAAllocator* before) : before_(before) {
   instance = this;
   pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
@@ -85,10 +81,7 @@ c10::DeviceIndex Allocator::current_device() const {
 }
 
 // Inlined, as what every request and free goes through.
-[[gnu::always_inline]] inline void* Allocator::obtain(Device& device, const Asker& asker, size_t bytes) {
-  if (C10_UNLIKELY(asker.pool != 0))
-    if (const Pools::Nested nested = device.pools.nested(asker.pool))
-      return serve_nested(*nested, asker, bytes);
+[[gnu::always_inline]] inline void* Allocator::obtain(const Asker& asker, size_t bytes) {
   spillway_failure failure;  // filled only when there is one
   failure.size = sizeof failure;
   void* address = nullptr;
@@ -101,10 +94,8 @@ c10::DeviceIndex Allocator::current_device() const {
   };
   const spillway_status status = ask();
   if (C10_LIKELY(status == SPILLWAY_OK)) return address;
-  if (asker.pool == 0 && status == SPILLWAY_OUT_OF_MEMORY)
-    address = borrow(device.pools, bytes, asker.stream);
-  if (address == nullptr) fail(asker, status, failure);
-  return address;
+  throw_own_failure();
+  fail(asker, status, failure);
 }
 
 [[gnu::always_inline]] inline void* Allocator::serve(c10::DeviceIndex index, size_t bytes,
@@ -115,14 +106,14 @@ c10::DeviceIndex Allocator::current_device() const {
     C10_CUDA_CHECK(cudaFree(nullptr));
     if (device.fraction < 1) setMemoryFraction(device.fraction, index);
   });
-  void* address = obtain(device, {index, stream, device.pools.route(stream)}, bytes);
+  void* address = obtain({index, stream, device.pools.route(stream)}, bytes);
   if (C10_UNLIKELY(settings_.is_oversize(bytes))) device.statistics.oversize_allocated();
   if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(rounded(bytes)),
-                                     usage(index).all.live.bytes, memory_of(index).reserved,
+                                     usage_of(index).all.live.bytes, memory_of(index).reserved,
                                      c10::Device(c10::kCUDA, index));
   }
   return address;
@@ -177,7 +168,7 @@ void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   spillway_block_info block;
-  if (C10_UNLIKELY(core().table->free(address, &block) != SPILLWAY_OK) && !free_nested(address, &block)) {
+  if (C10_UNLIKELY(core().table->free(address, &block) != SPILLWAY_OK)) {
     before_->raw_delete(address);  // from before the installation
     return;
   }
@@ -185,8 +176,7 @@ void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
     devices_[static_cast<size_t>(block.device)]->statistics.oversize_freed();
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, -static_cast<int64_t>(rounded(block.requested_bytes)),
-                                     usage(static_cast<c10::DeviceIndex>(block.device)).all.live.bytes,
-                                     memory_of(block.device).reserved,
+                                     usage_of(block.device).all.live.bytes, memory_of(block.device).reserved,
                                      c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(block.device)));
   }
 }
@@ -205,15 +195,13 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
     before_->recordStream(data, stream);  // its own block, or memory of neither, which it passes over
     return;
   }
-  if (core().table->record_stream(data.get(), id_of(stream.stream())) == SPILLWAY_OK) return;
-  for (auto& device : devices_)
-    for (const Pools::Nested& nested : device->pools.all_nested())
-      if (nested->record_stream(data.get(), stream.stream())) return;
+  core().table->record_stream(data.get(), id_of(stream.stream()));
 }
 
 void Allocator::emptyCache(c10::MempoolId_t pool) {
   const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
   const bool every = pool.first == 0 && pool.second == 0;
+  GivingBack giving_back;
   for (size_t i = 0; i < devices_.size(); ++i) {
     // A pool that is in use keeps its pages.
     Pools& pools = devices_[i]->pools;
@@ -221,10 +209,9 @@ void Allocator::emptyCache(c10::MempoolId_t pool) {
     if (number == 0) continue;
     core().table->empty_cache(static_cast<int32_t>(i), number);
     devices_[i]->statistics.synchronized();
-    for (const Pools::Nested& nested : pools.all_nested())
-      if (every || nested->number() == number) nested->empty_cache();
   }
   before_->emptyCache(pool);
+  giving_back.throw_failure();
 }
 
 void Allocator::beginAllocateToPool(c10::DeviceIndex index, c10::MempoolId_t pool,
@@ -246,7 +233,7 @@ int Allocator::getPoolUseCount(c10::DeviceIndex index, c10::MempoolId_t pool) {
 
 void Allocator::createOrIncrefPool(c10::DeviceIndex index, c10::MempoolId_t pool,
                                    std::shared_ptr<CUDAAllocator> allocator) {
-  device(index).pools.add_user(pool, std::move(allocator), owner_of(index, pool));
+  device(index).pools.add_user(pool, std::move(allocator));
 }
 
 void Allocator::setUseOnOOM(c10::DeviceIndex index, c10::MempoolId_t pool, bool use) {
@@ -263,7 +250,7 @@ bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex index, c10::MempoolId_
   TORCH_CHECK(number != 0, "checkPoolLiveAllocations: device ", static_cast<int>(index),
               " has no such memory pool");
   size_t live = 0;
-  for (const Segment& segment : segments(index)) {
+  for (const Segment& segment : segments_of(index)) {
     if (segment.pool != number) continue;
     for (const spillway_block_info& block : segment.blocks) {
       if (block.state != static_cast<uint32_t>(BlockState::kLive)) continue;
@@ -287,11 +274,13 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
   size_t total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
   const Locked lock(device.limit_mutex);
-  // A fraction never lifts the limit that the user set.
-  if (device.user_limit == 0) device.user_limit = memory_of(index).limit;
-  const auto bytes = static_cast<uint64_t>(fraction * static_cast<double>(total));
-  device.allowed = std::max<uint64_t>(bytes, 1);  // 0: no fraction
-  static_cast<void>(limit_core(index, device));
+  // A fraction never lifts the limit that the user set, or has lowered since the last one.
+  const uint64_t now = memory_of(index).limit;
+  if (device.user_limit == 0 || now < device.core_limit) device.user_limit = now;
+  const auto allowed = static_cast<uint64_t>(fraction * static_cast<double>(total));
+  device.core_limit = std::max<uint64_t>(std::min(allowed, device.user_limit), 1);  // 0 would be no limit
+  const spillway_status status = core().limit(index, device.core_limit);
+  TORCH_CHECK(status == SPILLWAY_OK, "a memory fraction cannot be set: ", core().last_error());
   device.fraction = fraction;
 }
 

@@ -18,6 +18,7 @@
 #include "libtorch/allocator/history/observers.h"
 #include "libtorch/allocator/history/statistics.h"
 #include "libtorch/allocator/pools/pools.h"
+#include "libtorch/allocator/pools/segments.h"
 #include "libtorch/allocator/settings.h"
 #include "libtorch/allocator/versions/interface.h"
 #include "strategies/core/core.h"
@@ -29,11 +30,6 @@ class Allocator final : public Interface {
   // `before`: the allocator that this one replaces. It keeps serving the blocks that it gave out.
   // One in a process.
   explicit Allocator(native::CUDAAllocator* before);
-
-  // The one in the process, once it was made.
-  static Allocator& get();
-  // Free segments of released pools go back to where they came from.
-  void give_back_nested(c10::DeviceIndex device);
 
   // c10::Allocator
   c10::DataPtr allocate(size_t bytes) override;
@@ -116,11 +112,8 @@ class Allocator final : public Interface {
     Pools pools;
     std::atomic<double> fraction{1.0};
     Mutex<LockOrder::kMemoryFraction> limit_mutex;
-    uint64_t allowed SPILLWAY_GUARDED_BY(limit_mutex) = 0;     // by the fraction; 0: none was set
     uint64_t user_limit SPILLWAY_GUARDED_BY(limit_mutex) = 0;  // without fractions; 0: not asked yet
-    uint64_t core_limit SPILLWAY_GUARDED_BY(limit_mutex) =
-        0;  // what the fraction and these pools made of it; 0: no fraction was set
-    uint64_t nested_bytes SPILLWAY_GUARDED_BY(limit_mutex) = 0;  // of pools with an allocator of their own
+    uint64_t core_limit SPILLWAY_GUARDED_BY(limit_mutex) = 0;  // what the last fraction made of it; 0: none
     std::once_flag context_made;
   };
 
@@ -141,20 +134,8 @@ class Allocator final : public Interface {
   [[noreturn]] void fail(const Asker& asker, spillway_status status, const spillway_failure& failure);
   c10::DeviceIndex current_device() const;
   void* serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
-  void* obtain(Device& device, const Asker& asker, size_t bytes);
+  void* obtain(const Asker& asker, size_t bytes);
   void release(void* address);
-  // Pools with an allocator of their own: nested_pools.cpp.
-  NestedPool::Owner owner_of(c10::DeviceIndex index, c10::MempoolId_t pool);
-  bool charge(c10::DeviceIndex index, uint64_t bytes);
-  void discharge(c10::DeviceIndex index, uint64_t bytes);
-  static bool limit_core(c10::DeviceIndex index, Device& device) SPILLWAY_REQUIRES(device.limit_mutex);
-  void* serve_nested(NestedPool& pool, const Asker& asker, size_t bytes);
-  static void* borrow(Pools& pools, size_t bytes, cudaStream_t stream);
-  bool find_nested(const void* address, spillway_block_info* block);
-  bool free_nested(void* address, spillway_block_info* block);
-  // Of the core and of these pools together.
-  std::vector<Segment> segments(c10::DeviceIndex index);
-  spillway_usage usage(c10::DeviceIndex index);
   native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device);
 
   native::CUDAAllocator* const before_;

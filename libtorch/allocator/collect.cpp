@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
 
 namespace spillway::libtorch {
@@ -28,13 +27,12 @@ void attempt(const Step& step) {
 thread_local bool collects = false;
 
 // LibTorch's own callback lets go of tensors that were shared and that the other processes are done with.
-void collect(int32_t device) {
+void collect(int32_t) {
   if (std::exchange(collects, true)) return;
   attempt([] {
     for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
       attempt([&] { c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute(); });
   });
-  attempt([device] { Allocator::get().give_back_nested(static_cast<c10::DeviceIndex>(device)); });
   collects = false;
 }
 

@@ -78,7 +78,7 @@ void Allocator::refuse_exabytes() {
 // because that bounds it before.
 void Allocator::reject(c10::DeviceIndex index, const spillway_failure& failure) {
   device(index).statistics.rejected();
-  refused(index, {failure.rounded_bytes, usage(index).all.live.bytes, ask_device().total});
+  refused(index, {failure.rounded_bytes, usage_of(index).all.live.bytes, ask_device().total});
   const c10::SourceLocation where{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   throw c10::OutOfMemoryError(
       where,
@@ -98,8 +98,9 @@ void Allocator::fail(const Asker& asker, spillway_status status, const spillway_
   const DeviceMemory memory = ask_device();
   listeners_.tell(native::TraceEntry::OOM, index, memory.free, failure.rounded_bytes, asker.stream,
                   device.pools.id_of(asker.pool), Listeners::Call::context());
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(failure.rounded_bytes), usage(index).all.live.bytes,
-                                   failure.memory.reserved, c10::Device(c10::DeviceType::CUDA, index));
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(failure.rounded_bytes),
+                                   usage_of(index).all.live.bytes, failure.memory.reserved,
+                                   c10::Device(c10::DeviceType::CUDA, index));
   std::vector<native::OutOfMemoryObserver> observers;
   {
     const Locked lock(observers_mutex_);
@@ -109,8 +110,8 @@ void Allocator::fail(const Asker& asker, spillway_status status, const spillway_
   const auto allowed =
       fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(memory.total)) : memory.total;
   for (const auto& observer : observers) observer(index, failure.rounded_bytes, allowed, memory.free);
-  const std::string text = text_of(index, memory, failure, fraction, usage(index).all.live.bytes,
-                                   idle_in_private_pools(segments(index)));
+  const std::string text = text_of(index, memory, failure, fraction, usage_of(index).all.live.bytes,
+                                   idle_in_private_pools(segments_of(index)));
   const c10::SourceLocation where{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (status == SPILLWAY_UNWIND) throw PlanChange(where, text, failure.incident, failure.move);
   throw c10::OutOfMemoryError(where, text);

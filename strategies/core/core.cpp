@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "allocator/segments/sources.h"
 #include "allocator/streams/program_streams.h"
 #include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
@@ -104,7 +105,8 @@ spillway_status core_free(void* address, spillway_block_info* freed) {
               .stream = static_cast<uint64_t>(block.stream),
               .pool = block.pool,
               .state = static_cast<uint32_t>(BlockUse::kLive),
-              .device = static_cast<int32_t>(block.device)};
+              .device = static_cast<int32_t>(block.device),
+              .segment = 0};
   return SPILLWAY_OK;
 }
 
@@ -124,6 +126,7 @@ spillway_block_info to_c(const BlockInfo& block) {
   out.pool = block.pool;
   out.state = static_cast<uint32_t>(block.use);
   out.device = static_cast<int32_t>(block.device);
+  out.segment = block.segment;
   return out;
 }
 
@@ -138,7 +141,8 @@ spillway_status core_find_block(const void* address, spillway_block_info* out) {
 
 uint64_t core_empty_cache(int32_t device, uint64_t pool) {
   Allocator* allocator = Process::get().allocator();
-  return allocator == nullptr ? 0 : allocator->empty_cache(DeviceId{device}, pool);
+  if (allocator == nullptr) return 0;
+  return allocator->empty_cache(DeviceId{device}, pool) + empty_sources(*allocator, DeviceId{device}, pool);
 }
 
 static_assert(uint32_t{SPILLWAY_POOL_RELEASED} == kPoolReleased &&
@@ -153,6 +157,20 @@ spillway_status core_set_pool(int32_t device, uint64_t pool, uint32_t flags) {
   const Status status = allocator->set_pool(DeviceId{device}, pool, flags);
   return status == Status::kOk ? SPILLWAY_OK
                                : refuse(to_c(status), "set_pool: no such device, or no number for a pool");
+}
+
+spillway_status core_set_segment_source(int32_t device, uint64_t pool,
+                                        const spillway_segment_source* source) {
+  if (source == nullptr || source->size < sizeof *source)
+    return refuse(SPILLWAY_INVALID, "set_segment_source: a null argument, or source->size is not set");
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) {
+    source->end(source->context);
+    return refuse(SPILLWAY_INVALID, "set_segment_source: Spillway is not started");
+  }
+  const Status status = set_source(*allocator, DeviceId{device}, pool, *source);
+  if (status == Status::kOk) return SPILLWAY_OK;
+  return refuse(to_c(status), "set_segment_source: the pool has served a request, or has a source already");
 }
 
 spillway_sums to_c(const Sums& sums) {
@@ -406,6 +424,7 @@ const spillway_core_table kTable = {
     set_pools,
     core_name_work,
     core_set_collector,
+    core_set_segment_source,
 };
 
 }  // namespace

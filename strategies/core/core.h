@@ -7,18 +7,21 @@
 #ifndef SPILLWAY_CORE_H
 #define SPILLWAY_CORE_H
 #include "allocator/accounting/process_totals.h"
+#include "allocator/segments/segment_source.h"
 #include "spillway/spillway.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 9u
+#define SPILLWAY_CORE_VERSION 10u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
   uint32_t state; /* 0 free, 1 live, 2 freed and waiting for events */
   int32_t device;
+  /* Of `blocks` and `find_block`: where the allocation begins that it lies in; 0: it lies on pages. */
+  uint64_t segment;
 } spillway_block_info;
 
 /* Blocks, what they take, and what was asked for. */
@@ -125,8 +128,8 @@ typedef struct spillway_core_table {
   spillway_status (*record_stream)(void* address, uint64_t stream);
   /* The start of the block that holds `address`, its size, and its stream. */
   spillway_status (*find_block)(const void* address, spillway_block_info* out);
-  /* Gives idle pages back to the driver and returns their bytes: of the default pool and of released ones, or
-   * of one released `pool`. */
+  /* Gives idle memory back to the driver, or to a pool's own source, and returns its bytes: of the default
+   * pool and of released ones, or of one released `pool`. */
   uint64_t (*empty_cache)(int32_t device, uint64_t pool);
   /* SPILLWAY_POOL_* flags of a private pool; none until they are set. */
   spillway_status (*set_pool)(int32_t device, uint64_t pool, uint32_t flags);
@@ -213,6 +216,12 @@ typedef struct spillway_core_table {
    * the thread whose request is short, without a lock of Spillway's, and not while that stream is captured.
    * It may free blocks and change limits, and asks for no block. It stays for ever. */
   void (*set_collector)(void (*collect)(int32_t device));
+  /* The segments of a private pool come from `source` instead of the driver, cut into blocks as
+   * SPILLWAY_POOL_* say. Before the pool's first request, and for good. Their bytes count against the
+   * device's limit, and their blocks stay where they are. `source` is copied, and ends in any case: at once
+   * where it is not taken (SPILLWAY_INVALID). But for one whose `size` is less than this version's: it is not
+   * touched. */
+  spillway_status (*set_segment_source)(int32_t device, uint64_t pool, const spillway_segment_source* source);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -14,21 +14,24 @@ class Pools(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.source = pathlib.Path(cls.folder.name) / "libsource.so"
+        cls.source, cls.throws = (pathlib.Path(cls.folder.name) / name for name in ("libsource.so", "libthrows.so"))
         subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.source, PROGRAMS / "pool_source.c", "-ldl"], check=True)
+        subprocess.run(["c++", "-shared", "-fPIC", "-o", cls.throws, PROGRAMS / "throwing_source.cpp", "-ldl"],
+                       check=True)
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def run_part(self, part, allocator):
+    def run_part(self, part, allocator, source=None):
         with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
         program = PROGRAMS / "pools_program.py"
-        return simulated.run(sys.executable, *with_spillway, program, part, self.source, values="zeros")
+        return simulated.run(sys.executable, *with_spillway, program, part, source or self.source,
+                             values="zeros")
 
-    def compare(self, part, lines=None):
+    def compare(self, part, lines=None, source=None):
         """`lines`: how many of them must be the native allocator's."""
-        native, ours = self.run_part(part, "native"), self.run_part(part, "spillway")
+        native, ours = (self.run_part(part, allocator, source) for allocator in ("native", "spillway"))
         self.assertEqual(native.status, 0, native.errors)
         self.assertEqual(ours.status, 0, ours.errors)
         self.assertEqual(ours.output[:lines], native.output[:lines])
@@ -59,6 +62,13 @@ class Pools(unittest.TestCase):
     def test_segments_of_a_pool_that_is_gone_make_room_one_by_one(self):
         output = self.compare("outlived_within_a_fraction")
         self.assertEqual(output, ["outlived None", "two True None", "all True 78"])
+
+    def test_what_another_allocator_throws_reaches_who_asked(self):
+        output = self.compare("throwing", source=self.throws)
+        self.assertEqual(output[:2], ["RuntimeError the library has lost its way 0"] * 2)
+        self.assertEqual(output[3], "left 0")
+        output = self.compare("throwing_when_given_back", source=self.throws)
+        self.assertEqual(output, ["the library does not want it back"])
 
     def test_memory_of_another_allocator_does_not_expand(self):
         self.assertEqual(self.compare("kinds"), ["{False}"])

@@ -77,6 +77,7 @@ class PageReservation {
   }
 
   uint64_t promised_bytes = 0;  // counted as held, without pages
+  uint64_t source_bytes = 0;    // the same, for a segment of a pool's own source
 
  private:
   std::vector<driver::Page> pages_;

@@ -73,32 +73,26 @@ native::SegmentInfo Allocator::describe(const Segment& segment, c10::DeviceIndex
 }
 
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(c10::DeviceIndex index) {
-  const std::vector<Segment> all = segments(index);
+  const std::vector<Segment> all = segments_of(index);
   Statistics::Layout layout = layout_of(all, index);
   for (const Segment& segment : all)
     if (segment.pool != 0) layout.pools[device(index).pools.id_of(segment.pool)] += segment.bytes;
-  for (const Pools::Nested& nested : device(index).pools.all_nested()) {
-    layout.reserved += nested->reserved();
-    layout.peak_reserved += nested->reserved();
-  }
-  return device(index).statistics.read(usage(index), layout);
+  return device(index).statistics.read(usage_of(index), layout);
 }
 
 void Allocator::resetAccumulatedStats(c10::DeviceIndex index) {
   device(index).statistics.reset_accumulated();
   core().table->reset_totals(index);
-  for (const Pools::Nested& nested : device(index).pools.all_nested()) nested->reset_totals();
 }
 
 void Allocator::resetPeakStats(c10::DeviceIndex index) {
   device(index).statistics.reset_peaks();
   core().reset_peaks(index);
-  for (const Pools::Nested& nested : device(index).pools.all_nested()) nested->reset_peaks();
 }
 
 void Allocator::cacheInfo(c10::DeviceIndex index, size_t* largest_block) {
   static_cast<void>(device(index));
-  for (const Segment& segment : segments(index)) {
+  for (const Segment& segment : segments_of(index)) {
     for (const spillway_block_info& block : segment.blocks) {
       if (is(block, BlockState::kFree)) *largest_block = std::max<size_t>(*largest_block, block.bytes);
     }
@@ -107,9 +101,9 @@ void Allocator::cacheInfo(c10::DeviceIndex index, size_t* largest_block) {
 
 void* Allocator::getBaseAllocation(void* address, size_t* bytes) {
   spillway_block_info block{};
-  if (core().table->find_block(address, &block) != SPILLWAY_OK && !find_nested(address, &block))
+  if (core().table->find_block(address, &block) != SPILLWAY_OK)
     return before_->getBaseAllocation(address, bytes);
-  for (const Segment& segment : segments(static_cast<c10::DeviceIndex>(block.device))) {
+  for (const Segment& segment : segments_of(block.device)) {
     if (block.address < segment.address || block.address >= segment.address + segment.bytes) continue;
     if (bytes != nullptr) *bytes = segment.bytes;
     return std::bit_cast<void*>(segment.address);
@@ -127,7 +121,7 @@ native::SnapshotInfo Allocator::snapshot(c10::MempoolId_t pool, bool include_tra
     // The entry of this snapshot is the next one's to show.
     if (include_traces) info.device_traces.push_back(listeners_.history().trace(index));
     size_t active = 0;
-    for (const Segment& segment : segments(index)) {
+    for (const Segment& segment : segments_of(index)) {
       const c10::MempoolId_t owner = devices_[i]->pools.id_of(segment.pool);
       if (!every && owner != pool) continue;
       info.segments.push_back(describe(segment, index));
@@ -167,7 +161,7 @@ Context Allocator::context_of(const void* block) {
 
 void Allocator::annotate_block(const void* address, const std::string& metadata) {
   spillway_block_info block{};
-  const bool live = core().table->find_block(address, &block) == SPILLWAY_OK || find_nested(address, &block);
+  const bool live = core().table->find_block(address, &block) == SPILLWAY_OK;
   if (!live || block.address != reinterpret_cast<uint64_t>(address)) return;  // as natively: no entry
   const auto index = static_cast<c10::DeviceIndex>(block.device);
   listeners_.annotate(index, block, device(index).pools.id_of(block.pool), metadata);

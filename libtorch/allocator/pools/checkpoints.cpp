@@ -31,11 +31,9 @@ std::shared_ptr<native::AllocatorState> Allocator::getCheckpointState(c10::Devic
   const uint64_t number = device(index).pools.number_of(pool);
   TORCH_CHECK(number != 0, "getCheckpointState: device ", static_cast<int>(index), " has no memory pool (",
               pool.first, ", ", pool.second, ")");
-  TORCH_CHECK_NOT_IMPLEMENTED(device(index).pools.nested(number) == nullptr,
-                              "getCheckpointState: the memory pool has an allocator of its own");
   auto state = std::make_shared<PoolState>();
   state->pool = pool;
-  state->live = live_in(segments(index), number);
+  state->live = live_in(segments_of(index), number);
   return state;
 }
 
@@ -47,7 +45,7 @@ native::CheckpointDelta Allocator::setCheckpointPoolState(c10::DeviceIndex index
   TORCH_CHECK(number != 0, "setCheckpointPoolState: the memory pool was released since");
   const Listeners::Call call(listeners_.history().gather(native::RecordContext::STATE));
   native::CheckpointDelta delta;
-  for (const spillway_block_info& block : live_in(segments(index), number)) {
+  for (const spillway_block_info& block : live_in(segments_of(index), number)) {
     auto* address = std::bit_cast<void*>(block.address);
     if (core().table->free(address, nullptr) == SPILLWAY_OK) delta.ptrs_freed.push_back(address);
   }

@@ -25,68 +25,49 @@ Pools::Pool& Pools::known(Id id, const char* function) {
   return found->second;
 }
 
-void Pools::change(Pool& pool, uint32_t flags) {
-  if (pool.flags == flags) return;
-  const spillway_status status = core().table->set_pool(device_, pool.number, flags);
+void Pools::set_flags(uint64_t number, uint32_t flags) const {
+  const spillway_status status = core().table->set_pool(device_, number, flags);
   TORCH_CHECK(status == SPILLWAY_OK, "a memory pool cannot be changed: ", core().last_error());
+}
+
+void Pools::change(Id id, uint32_t added, uint32_t removed) {
+  const Locked lock(mutex_);
+  Pool& pool = this->pool(id);
+  const uint32_t flags = (pool.flags | added) & ~removed;
+  if (pool.flags == flags) return;
+  set_flags(pool.number, flags);
   pool.flags = flags;
 }
 
-void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Owner owner) {
+void Pools::add_user(Id id, PoolAllocator own) {
   const Locked lock(mutex_);
   const bool fresh = pools_.find(id) == pools_.end();
-  TORCH_CHECK(fresh || source == nullptr,
+  TORCH_CHECK(fresh || own == nullptr,
               "createOrIncrefPool: the memory pool exists, and takes no other allocator now");
   Pool& pool = this->pool(id);
   ++pool.users;
-  if (source == nullptr) return;
-  nested_[pool.number] =
-      std::make_shared<NestedPool>(device_, pool.number, std::move(source), std::move(owner));
-  nests_ = true;
+  if (own == nullptr) return;
+  const spillway_segment_source source = source_of(device_, std::move(own));
+  const spillway_status status = core().table->set_segment_source(device_, pool.number, &source);
+  TORCH_CHECK(status == SPILLWAY_OK, "createOrIncrefPool: ", core().last_error());
 }
 
-Pools::Nested Pools::nested(uint64_t number) {
-  if (!nests_.load(std::memory_order_acquire)) return nullptr;
-  const Locked lock(mutex_);
-  const auto found = nested_.find(number);
-  return found == nested_.end() ? nullptr : found->second;
-}
-
-std::vector<Pools::Nested> Pools::all_nested() {
-  if (!nests_.load(std::memory_order_acquire)) return {};
-  std::vector<Nested> all;
-  {
-    const Locked lock(mutex_);
-    for (const auto& [number, nested] : nested_) all.push_back(nested);
-  }
-  const auto gone =
-      std::stable_partition(all.begin(), all.end(), [](const Nested& nested) { return !nested->gone(); });
-  if (gone != all.end()) forget({gone, all.end()});
-  all.erase(gone, all.end());
-  return all;
-}
-
-void Pools::forget(const std::vector<Nested>& gone) {
-  const Locked lock(mutex_);
-  for (const Nested& nested : gone) nested_.erase(nested->number());
-  nests_ = !nested_.empty();
-}
-
+// Outside of the lock, because the pool's own allocator may end with it.
 void Pools::remove_user(Id id) {
-  if (const Nested last = remove_user_of(id)) last->release();
+  if (const Pool last = remove_user_of(id); last.number != 0)
+    set_flags(last.number, last.flags | SPILLWAY_POOL_RELEASED);
 }
 
-Pools::Nested Pools::remove_user_of(Id id) {
+Pools::Pool Pools::remove_user_of(Id id) {
   const Locked lock(mutex_);
   Pool& pool = known(id, "releasePool");
   TORCH_CHECK(pool.users > 0, "releasePool: a memory pool was released more often than it was taken");
-  if (--pool.users != 0) return nullptr;
-  const Nested nested = nested_of(pool);
-  if (nested == nullptr) change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
-  released_.push_back({pool.number, id, pool.flags});
+  if (--pool.users != 0) return {};
+  const Pool last = pool;
+  released_.push_back({pool.number, id});
   if (released_.size() > kReleasedNames) released_.pop_front();
   pools_.erase(id);
-  return nested;
+  return last;
 }
 
 int Pools::users(Id id) {
@@ -115,35 +96,11 @@ void Pools::end(Id id) {
 }
 
 void Pools::set_lends(Id id, bool lends) {
-  const auto flags = [lends](uint32_t now) {
-    return lends ? now | SPILLWAY_POOL_LENDS : now & ~uint32_t{SPILLWAY_POOL_LENDS};
-  };
-  if (const Nested nested = change_unless_nested(id, flags)) nested->set_lends(lends);
+  change(id, lends ? SPILLWAY_POOL_LENDS : 0, lends ? 0 : SPILLWAY_POOL_LENDS);
 }
 
 void Pools::set_whole_pages(Id id) {
-  const auto flags = [](uint32_t now) {
-    return now | SPILLWAY_POOL_WHOLE_PAGES | SPILLWAY_POOL_SINGLE_HANDLE;
-  };
-  const Nested nested = change_unless_nested(id, flags);
-  if (nested != nullptr)
-    nested->set_whole();
-  else
-    singles_ = true;
-}
-
-template <class Flags>
-Pools::Nested Pools::change_unless_nested(Id id, Flags flags) {
-  const Locked lock(mutex_);
-  Pool& pool = this->pool(id);
-  const Nested nested = nested_of(pool);
-  if (nested == nullptr) change(pool, flags(pool.flags));
-  return nested;
-}
-
-Pools::Nested Pools::nested_of(const Pool& pool) const {
-  const auto found = nested_.find(pool.number);
-  return found == nested_.end() ? nullptr : found->second;
+  change(id, SPILLWAY_POOL_WHOLE_PAGES | SPILLWAY_POOL_SINGLE_HANDLE);
 }
 
 uint64_t Pools::find_route(cudaStream_t stream) {
@@ -175,17 +132,6 @@ uint64_t Pools::released_number_of(Id id) {
   const auto found = std::find_if(released_.rbegin(), released_.rend(),
                                   [&](const Released& released) { return released.id == id; });
   return found == released_.rend() ? 0 : found->number;
-}
-
-bool Pools::is_single(uint64_t number) {
-  if (!singles_.load(std::memory_order_acquire)) return false;
-  const Locked lock(mutex_);
-  uint32_t flags = 0;
-  for (const auto& [id, pool] : pools_)
-    if (pool.number == number) flags = pool.flags;
-  for (const Released& released : released_)
-    if (released.number == number) flags = released.flags;
-  return (flags & SPILLWAY_POOL_SINGLE_HANDLE) != 0;
 }
 
 }  // namespace spillway::libtorch

@@ -4,9 +4,8 @@
 // `begin` and `end`. It is released when its last user (a MemPool, a captured graph) is gone; until then its
 // addresses are kept, because a graph uses them at each replay.
 //
-// Thread-safety: every function may be called from any thread. Our lock is innermost: a pool with an
-// allocator of its own looks names up here under its own lock, so nothing of it is called under ours. Errors:
-// c10::Error, as the native allocator's.
+// Thread-safety: every function may be called from any thread. Nothing of a pool's own allocator is called
+// under our lock. Errors: c10::Error, as the native allocator's.
 #pragma once
 #include <c10/cuda/CUDACachingAllocator.h>
 
@@ -18,7 +17,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "libtorch/allocator/pools/nested.h"
+#include "libtorch/allocator/pools/own_allocator.h"
 
 namespace spillway::libtorch {
 
@@ -29,8 +28,8 @@ class Pools {
 
   explicit Pools(int device) : device_(device) {}
 
-  // `source`: the allocator that a new pool's memory comes from; null: the core.
-  void add_user(Id id, NestedPool::Source source = nullptr, NestedPool::Owner owner = {});
+  // `own`: the allocator that a new pool's memory comes from; null: the driver's.
+  void add_user(Id id, PoolAllocator own);
   void remove_user(Id id);
   int users(Id id);
   void begin(Id id, Filter filter);
@@ -45,14 +44,7 @@ class Pools {
   // The core's number of a pool, 0 if there is none, and back.
   uint64_t number_of(Id id);
   uint64_t released_number_of(Id id);
-  // Whether each of its blocks is an allocation of the driver's.
-  bool is_single(uint64_t number);
   Id id_of(uint64_t number);
-
-  // Pools with an allocator of their own, until nothing of them is left.
-  using Nested = std::shared_ptr<NestedPool>;
-  Nested nested(uint64_t number);
-  std::vector<Nested> all_nested();
 
  private:
   struct Pool {
@@ -62,30 +54,24 @@ class Pools {
   };
   Pool& pool(Id id) SPILLWAY_REQUIRES(mutex_);  // made if need be
   Pool& known(Id id, const char* function) SPILLWAY_REQUIRES(mutex_);
-  void change(Pool& pool, uint32_t flags) SPILLWAY_REQUIRES(mutex_);
+  void change(Id id, uint32_t added, uint32_t removed = 0);
+  void set_flags(uint64_t number, uint32_t flags) const;
   uint64_t find_route(cudaStream_t stream);
-  Nested nested_of(const Pool& pool) const SPILLWAY_REQUIRES(mutex_);
-  Nested remove_user_of(Id id);  // the pool that is to be released, if it is one of these
-  template <class Flags>
-  Nested change_unless_nested(Id id, Flags flags);
-  void forget(const std::vector<Nested>& gone);
+  // The pool that is to be released now; of number 0: none is.
+  Pool remove_user_of(Id id);
 
   const int device_;
   mutable Mutex<LockOrder::kPools> mutex_;
   std::map<Id, Pool> pools_ SPILLWAY_GUARDED_BY(mutex_);
   // Whose blocks may outlive them: the newest, because a program may use a new pool in each step.
   static constexpr size_t kReleasedNames = 256;
-  std::atomic<bool> singles_{false};
   struct Released {
     uint64_t number = 0;
     Id id;
-    uint32_t flags = 0;
   };
   std::deque<Released> released_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<std::pair<Id, Filter>> routes_ SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<bool> routing_{false};
-  std::map<uint64_t, Nested> nested_ SPILLWAY_GUARDED_BY(mutex_);
-  std::atomic<bool> nests_{false};
 };
 
 }  // namespace spillway::libtorch

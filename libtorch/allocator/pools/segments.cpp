@@ -3,7 +3,6 @@
 #include <c10/core/AllocatorConfig.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "libtorch/allocator/core.h"
 
@@ -20,23 +19,18 @@ bool is_small(const spillway_block_info& block) {
 
 bool continues(const Segment& segment, const spillway_block_info& block) {
   const spillway_block_info& first = segment.blocks.front();
-  if (!segment.expandable || segment.address + segment.bytes != block.address) return false;
+  if (first.segment != 0 || block.segment != 0) return first.segment == block.segment;
+  if (segment.address + segment.bytes != block.address) return false;
   if (first.pool != block.pool || first.stream != block.stream) return false;
   return is(block, BlockState::kFree) || !segment.in_use() || segment.small() == is_small(block);
 }
 
-struct Segments {
-  const std::function<bool(uint64_t pool)>& single;
-  std::vector<Segment> all;
-};
-
 void add_block(void* context, const spillway_block_info* block) {
-  auto& segments = *static_cast<Segments*>(context);
-  const bool single = block->pool != 0 && segments.single(block->pool);
-  if (single || segments.all.empty() || !continues(segments.all.back(), *block))
-    segments.all.push_back({block->address, 0, block->pool, !single, {}});
-  segments.all.back().bytes += block->bytes;
-  segments.all.back().blocks.push_back(*block);
+  auto& segments = *static_cast<std::vector<Segment>*>(context);
+  if (segments.empty() || !continues(segments.back(), *block))
+    segments.push_back({block->address, 0, block->pool, block->segment == 0, {}});
+  segments.back().bytes += block->bytes;
+  segments.back().blocks.push_back(*block);
 }
 
 }  // namespace
@@ -52,10 +46,10 @@ bool Segment::small() const {
   return used == blocks.end() ? bytes <= c10::CachingAllocator::kSmallBuffer : is_small(*used);
 }
 
-std::vector<Segment> segments_of(int device, const std::function<bool(uint64_t pool)>& single) {
-  Segments segments{single, {}};
+std::vector<Segment> segments_of(int device) {
+  std::vector<Segment> segments;
   core().table->blocks(device, &add_block, &segments);
-  return std::move(segments.all);
+  return segments;
 }
 
 // Natively neither segments that expand nor what is free in them is counted.

@@ -4,7 +4,6 @@
 // Thread-safety: a value, taken from the core at one moment. Units: bytes.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "libtorch/allocator/history/statistics.h"
@@ -18,15 +17,14 @@ struct Segment {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t pool = 0;        // the core's number
-  bool expandable = false;  // of pages; else one allocation
+  bool expandable = false;  // of pages; else one allocation, of the driver's or of the pool's own allocator
   std::vector<spillway_block_info> blocks;
   bool in_use() const;
   // Whether its bytes count to PyTorch's small pool, as its blocks do.
   bool small() const;
 };
 
-// `single`: whether each block of a pool is an allocation of the driver's.
-std::vector<Segment> segments_of(int device, const std::function<bool(uint64_t pool)>& single);
+std::vector<Segment> segments_of(int device);
 
 // What the statistics need to know of them.
 Statistics::Layout layout_of(const std::vector<Segment>& segments, int device);

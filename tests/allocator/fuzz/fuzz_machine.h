@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <map>
 
 #include "tests/allocator/fuzz/fuzz.h"
 #include "tests/allocator/fuzz/fuzz_graphs.h"
+#include "tests/allocator/fuzz/fuzz_source.h"
 
 namespace spillway::testing {
 
@@ -26,6 +28,7 @@ class Machine {
         work_(table),
         graphs_(table, allocator, work_) {
     EXPECT_EQ(allocator_.set_pool(kDevice, kSinglePool, kPoolSingleHandle), Status::kOk);
+    new_source();
   }
 
   void run(const Instruction& instruction) {
@@ -49,13 +52,19 @@ class Machine {
 
   const FuzzGraphs& graphs() const { return graphs_; }
   uint64_t served = 0, refused = 0, broken = 0, captured = 0, forks = 0, shared = 0, returned = 0;
+  uint64_t sources = 0, from_sources = 0;
   bool never_maps_again = false;  // the driver refuses each map, or each access, from some call on
   uint64_t undone_maps = 0;       // of several pages, when one was already mapped
   std::array<uint64_t, std::size(kFaults)> fired = {};  // instructions in which a fault of each kind struck
 
  private:
-  static constexpr uint64_t kSinglePool = 4;  // of single handles; 1 to 3 are of pages
-  static uint64_t pool_of(uint32_t slot) { return slot % 4 == 3 ? 1 + slot / 4 % kSinglePool : 0; }
+  static constexpr uint64_t kSinglePool = 4;  // of single handles; 1 to 3 are of pages, 5 has a source
+  static constexpr uint64_t kSourcePools = uint64_t{1} << 40;  // the numbers of those, one after the other
+  static uint64_t kind_of(uint32_t slot) { return 1 + slot / 4 % (kSinglePool + 1); }
+  uint64_t pool_of(uint32_t slot) const {
+    if (slot % 4 != 3) return 0;
+    return kind_of(slot) > kSinglePool ? source_pool_ : kind_of(slot);
+  }
 
   void step(const Instruction& instruction) {
     const StreamId stream = streams_[instruction.stream % streams_.size()];
@@ -80,9 +89,10 @@ class Machine {
         return;
       case Do::kEmptyCache:
         allocator_.empty_cache(kDevice);
+        empty_sources(allocator_, kDevice, kEveryPool);
         return;
       case Do::kPool:
-        return set_pool(1 + instruction.slot % kSinglePool, static_cast<uint32_t>(instruction.size));
+        return set_pool(1 + instruction.slot % (kSinglePool + 1), static_cast<uint32_t>(instruction.size));
       case Do::kFailDriver:
         return fail_driver(instruction);
       case Do::kFailRequest:
@@ -121,7 +131,22 @@ class Machine {
 
   void set_pool(uint64_t pool, uint32_t flags) {
     if (pool == kSinglePool) flags |= kPoolSingleHandle;
+    if (pool > kSinglePool) return set_source_pool(flags);
     EXPECT_EQ(allocator_.set_pool(kDevice, pool, flags), Status::kOk);
+  }
+
+  // One that was released takes no more requests.
+  void set_source_pool(uint32_t flags) {
+    flags &= kPoolReleased | kPoolLends;
+    EXPECT_EQ(allocator_.set_pool(kDevice, source_pool_, flags), Status::kOk);
+    if ((flags & kPoolReleased) != 0) new_source();
+  }
+
+  void new_source() {
+    static std::atomic<uint64_t> last{kSourcePools};
+    source_pool_ = ++last;
+    EXPECT_EQ(set_source(allocator_, kDevice, source_pool_, FuzzSource::make(table_)), Status::kOk);
+    ++sources;
   }
 
   // As another process would, if `map`: its mapping lasts for a moment.
@@ -143,6 +168,7 @@ class Machine {
     EXPECT_EQ(slot == 0, status != Status::kOk);
     EXPECT_EQ(slot % 512, 0u);
     if (status != Status::kOk) return;
+    from_sources += request.pool > kSourcePools ? 1 : 0;
     own(slot, request);
     if (!graphs_.capturing(request.stream)) return;
     ++captured;
@@ -173,7 +199,7 @@ class Machine {
     if (slot == 0) return;
     const uint64_t address = slot;
     const Request request = owner_.at(slot);
-    const bool of_graph = request.pool > kSinglePool;
+    const bool of_graph = request.pool > kSinglePool && request.pool < kSourcePools;
     if (of_graph && !graphs_.alive(request.pool)) return;
     // To wait for a replay on another stream is the program's part.
     if (of_graph && work_.touches(request.stream, address, address + request.bytes)) return;
@@ -229,6 +255,7 @@ class Machine {
   std::vector<uint64_t> slots_;
   std::map<uint64_t, Request> owner_;  // by address
   bool inject_;
+  uint64_t source_pool_ = 0;
   size_t fault_ = 0;  // which the last instruction of that kind chose
   QueuedWork work_;
   FuzzGraphs graphs_;

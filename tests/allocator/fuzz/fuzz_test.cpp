@@ -119,6 +119,8 @@ class Fuzz : public SimulatedDevice {
     show("joined", machine.graphs().joined);
     show("replayed", machine.graphs().replayed);
     show("forks", machine.forks);
+    show("sources", machine.sources);
+    show("served by them", machine.from_sources);
     show("undone maps", machine.undone_maps);
     std::printf("\nfailures:");
     for (size_t i = 0; i < std::size(kFaults); ++i)
@@ -134,6 +136,8 @@ class Fuzz : public SimulatedDevice {
     EXPECT_GT(machine.graphs().replayed, count / 10000);
     EXPECT_GT(machine.returned, count / 10000);
     EXPECT_GT(machine.refused, 0u);
+    EXPECT_GT(machine.sources, 3u);
+    EXPECT_GT(machine.from_sources, count / 1000);
     EXPECT_GT(machine.broken, 0u) << "no injected failure arrived";
     EXPECT_GT(machine.undone_maps, 0u) << "no map of several pages failed half-way";
     if (count < 1000000) return;

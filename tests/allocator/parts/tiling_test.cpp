@@ -134,13 +134,13 @@ TEST_F(TilingTest, TheAddressSpaceOfAPoolThatIsGoneServesTheNext) {
   ASSERT_TRUE(tiling_.set_flags(7, kPoolReleased));
   EXPECT_EQ(&tiling_.arena_for(kOther, 8, false), &before);
   EXPECT_EQ(before.pool(), 8u);
-  EXPECT_EQ(tiling_.flags_of(7), 0u) << "its number may be used again";
+  EXPECT_EQ(tiling_.pools().flags_of(7), 0u) << "its number may be used again";
 }
 
 TEST_F(TilingTest, SingleHandlesAreForPoolsWithoutBlocks) {
   arena(kStream, 7);
   EXPECT_FALSE(tiling_.set_flags(7, kPoolSingleHandle));
-  EXPECT_EQ(tiling_.flags_of(7), 0u);
+  EXPECT_EQ(tiling_.pools().flags_of(7), 0u);
   EXPECT_TRUE(tiling_.set_flags(8, kPoolSingleHandle));
   EXPECT_EQ(tiling_.arena_for(kStream, 8, false).memory, PoolMemory::kWholeAllocations);
   EXPECT_FALSE(tiling_.set_flags(8, 0));

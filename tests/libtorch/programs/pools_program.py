@@ -205,6 +205,45 @@ def kinds(path):
         print({segment["is_expandable"] for segment in torch.cuda.memory_snapshot()})
 
 
+def throwing(path):
+    """What a pool's own allocator throws reaches who asked, and nothing else is changed."""
+    library = ctypes.CDLL(path)
+    owner = torch.cuda.memory.CUDAPluggableAllocator(path, "source_malloc", "source_free")
+    pool = torch.cuda.MemPool(owner.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        first = new(3 * MIB)
+        library.source_throws(1)
+        for bytes_ in (30 * MIB, 31 * MIB):
+            try:
+                new(bytes_)
+            except RuntimeError as error:
+                print(type(error).__name__, str(error).splitlines()[0], key("num_ooms"))
+        second = new(4 * MIB)  # what it gave before serves on
+        library.source_throws(0)
+        third = new(30 * MIB)
+    print(live(pool), key("reserved_bytes.all.current") // MIB)
+    del first, second, third, pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    print("left", key("reserved_bytes.all.current"))
+
+
+def throwing_when_given_back(path):
+    library = ctypes.CDLL(path)
+    owner = torch.cuda.memory.CUDAPluggableAllocator(path, "source_malloc", "source_free")
+    pool = torch.cuda.MemPool(owner.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        tensor = new(3 * MIB)
+    del pool
+    gc.collect()
+    del tensor
+    library.source_throws(1)
+    try:
+        torch.cuda.empty_cache()
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+
+
 def uses(path):
     pool = torch.cuda.MemPool()
     print("uses", pool.use_count())

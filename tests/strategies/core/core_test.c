@@ -256,6 +256,47 @@ static void injected_failures_fire_once_or_for_good(void) {
   core->free(large, NULL);
 }
 
+static uint64_t two_pages(void* context, uint64_t bytes) {
+  (void)context;
+  return bytes < 4 * MIB ? 4 * MIB : bytes;
+}
+static uint32_t make_segment(void* context, uint64_t bytes, uint64_t* address) {
+  uint64_t* left = context;
+  if (bytes > *left) return SPILLWAY_SEGMENT_REFUSED;
+  *left -= bytes;
+  *address = (uint64_t)1 << 46;
+  return SPILLWAY_SEGMENT_MADE;
+}
+static void free_segment(void* context, uint64_t address, uint64_t bytes) {
+  CHECK(address == (uint64_t)1 << 46);
+  *(uint64_t*)context += bytes;
+}
+static void end_source(void* context) {
+  *(uint64_t*)context += 1;
+}
+
+static void a_pool_has_a_source_of_its_own(void) {
+  uint64_t left = 4 * MIB;
+  spillway_segment_source source = {0, &left, two_pages, make_segment, free_segment, end_source};
+  CHECK(core->set_segment_source(0, 7, &source) == SPILLWAY_INVALID && left == 4 * MIB);
+  source.size = sizeof(source);
+  CHECK(core->set_segment_source(0, 0, &source) == SPILLWAY_INVALID && left == 4 * MIB + 1);
+  CHECK(core->set_segment_source(0, 7, &source) == SPILLWAY_OK);
+  void *first = NULL, *second = NULL, *none = NULL;
+  spillway_failure failure = {.size = sizeof(failure)};
+  CHECK(core->allocate(0, 0, 7, MIB, &first, &failure) == SPILLWAY_OK && (uint64_t)first == (uint64_t)1
+                                                                                                << 46);
+  CHECK(core->allocate(0, 0, 7, MIB, &second, &failure) == SPILLWAY_OK);
+  spillway_block_info info;
+  CHECK(core->find_block(second, &info) == SPILLWAY_OK && info.segment == (uint64_t)first && info.pool == 7);
+  CHECK(core->allocate(0, 0, 7, 3 * MIB, &none, &failure) == SPILLWAY_OUT_OF_MEMORY);
+  CHECK(strstr(failure.text, "own allocator has no more memory") != NULL &&
+        failure.requested_bytes == 3 * MIB);
+  CHECK(core->free(first, NULL) == SPILLWAY_OK && core->free(second, NULL) == SPILLWAY_OK);
+  CHECK(core->set_pool(0, 7, SPILLWAY_POOL_RELEASED) == SPILLWAY_OK);
+  CHECK(core->empty_cache(0, 7) == 4 * MIB && left == 4 * MIB + 2);
+}
+
 int main(void) {
   core = spillway_core();
   CHECK(core->size == sizeof(*core) && core->version == SPILLWAY_CORE_VERSION);
@@ -271,6 +312,7 @@ int main(void) {
   a_plan_move_does_without_functions();
   unregistering_waits_for_a_running_call();
   injected_failures_fire_once_or_for_good();
+  a_pool_has_a_source_of_its_own();
   CHECK(core->check_invariants() == 1);
   if (failures == 0) printf("all checks hold\n");
   return failures != 0;
