@@ -22,7 +22,8 @@ enum {
 typedef struct spillway_segment_source {
   uint32_t size; /* of this struct */
   void* context;
-  /* How large a segment it is asked for, so that a request of so many bytes fits. */
+  /* How large a segment it is asked for, so that a request of so many bytes fits. Takes no lock that a thread
+   * with a waiting request may hold: this alone is also called while a handler runs. */
   uint64_t (*segment_bytes)(void* context, uint64_t bytes);
   /* One of SPILLWAY_SEGMENT_*. Where the address is no multiple of 512, blocks begin at the next one; where the
    * request does not fit then, the segment goes back, and one of 512 bytes more is asked for. An address from

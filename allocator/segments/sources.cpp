@@ -1,6 +1,5 @@
 #include "allocator/segments/sources.h"
 
-#include "allocator/allocator.h"
 #include "allocator/heap.h"
 
 namespace spillway {

@@ -5,12 +5,10 @@
 #pragma once
 #include <cstdint>
 
+#include "allocator/allocator.h"
 #include "allocator/segments/segment_source.h"
-#include "allocator/units.h"
 
 namespace spillway {
-
-class Allocator;
 
 // Before the pool's first request. kInvalid: that is past, the pool has a source, or it is no private one.
 Status set_source(Allocator& allocator, DeviceId device, uint64_t pool,

@@ -5,9 +5,9 @@
 #include <functional>
 #include <map>
 
-#include "trainer/model/layer.h"
 #include "trainer/model/pieces/passage.h"
 #include "trainer/model/pieces/pieces.h"
+#include "trainer/model/run_parts.h"
 #include "trainer/plan/plan.h"
 #include "trainer/residency/activations.h"
 

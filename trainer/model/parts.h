@@ -2,7 +2,7 @@
 // in a training, over a cache of keys and values where text is made (trainer/serve). Each gives what it adds
 // to x, without dropout.
 //
-// Thread-safety: pure functions. Errors: as of layer.h.
+// Thread-safety: pure functions. Errors: as of run_parts.h.
 #pragma once
 #include <c10/util/FunctionRef.h>
 

@@ -67,7 +67,7 @@ TEST_F(SegmentSourceFaults, AnAddressThatWentBackIsGivenAgainAtOnce) {
   };
   put(block);
   set(kPoolReleased);
-  EXPECT_EQ(empty(), 12 * kMiB);
+  EXPECT_EQ(give_back(), 12 * kMiB);
   BlockInfo found;
   EXPECT_EQ(find(block + kMiB, &found), Status::kOk);
   EXPECT_EQ(found.pool, kOther);
@@ -134,7 +134,7 @@ TEST_F(SegmentSourceFaults, ASourceAlignsAsItLikes) {
   put(first);
   put(own);
   set(kPoolReleased);
-  EXPECT_EQ(empty(), 40 * kMiB + 512);
+  EXPECT_EQ(give_back(), 40 * kMiB + 512);
   EXPECT_EQ(memory().reserved, 0u);
 }
 
@@ -216,7 +216,7 @@ TEST_F(SegmentSourceFaults, WhatOnlyASourceCanHaveBackIsNotCached) {
   EXPECT_EQ(memory().cached, 0u);
   EXPECT_EQ(memory().pools, 12 * kMiB + 19 * kMiB);
   EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
-  EXPECT_EQ(empty(), 12 * kMiB);
+  EXPECT_EQ(give_back(), 12 * kMiB);
   put(rest);
 }
 
@@ -269,11 +269,11 @@ TEST_F(SegmentSourceFaults, NothingGoesBackToASourceWhileAHandlerRuns) {
   set(kPoolReleased);
   handler.work = [&] {
     put(block);
-    EXPECT_EQ(empty(), 0u);
+    EXPECT_EQ(give_back(), 0u);
   };
   EXPECT_EQ(get(300 * kMiB), 0u);
   EXPECT_TRUE(library.freed.empty());
-  EXPECT_EQ(empty(), 12 * kMiB);
+  EXPECT_EQ(give_back(), 12 * kMiB);
   allocator->set_handler(nullptr);
 }
 
@@ -291,7 +291,7 @@ TEST_F(SegmentSourceFaults, ASourceEndsWhoseArenaServesAnotherPool) {
     }).join();
   };
   set(kPoolReleased);
-  EXPECT_EQ(empty(), 12 * kMiB);
+  EXPECT_EQ(give_back(), 12 * kMiB);
   EXPECT_EQ(library.ends, 1);
   Library again;
   add_source(again, kPool);

@@ -91,7 +91,7 @@ class SegmentSourceTest : public SimulatedDevice {
     EXPECT_EQ(allocator->set_pool(kDevice, pool, flags), Status::kOk);
     check();
   }
-  uint64_t empty(uint64_t pool = kEveryPool) {
+  uint64_t give_back(uint64_t pool = kEveryPool) {
     const uint64_t bytes = empty_sources(*allocator, kDevice, pool);
     check();
     return bytes;

@@ -34,15 +34,15 @@ TEST_F(SegmentSourceTest, IdleSegmentsGoBackWhenThePoolIsReleased) {
   const uint64_t first = get_there(12 * kMiB), second = get_there(3 * kMiB), third = get_there(3 * kMiB);
   put(first);
   put(second);
-  EXPECT_EQ(allocator->empty_cache(kDevice) + empty(), 0u) << "a graph may use them";
+  EXPECT_EQ(allocator->empty_cache(kDevice) + give_back(), 0u) << "a graph may use them";
   set(kPoolReleased);
   EXPECT_EQ(memory().pools, 29 * kMiB);
   EXPECT_EQ(allocator->empty_cache(kDevice), 0u) << "strategies may call this with locks";
-  EXPECT_EQ(empty(7), 0u);
-  EXPECT_EQ(empty(kPool), 12 * kMiB);
+  EXPECT_EQ(give_back(7), 0u);
+  EXPECT_EQ(give_back(kPool), 12 * kMiB);
   EXPECT_EQ(library.ends, 0) << "a block is in use";
   put(third);
-  EXPECT_EQ(empty(), 20 * kMiB);
+  EXPECT_EQ(give_back(), 20 * kMiB);
   EXPECT_EQ(library.freed, (std::vector<uint64_t>{12 * kMiB, 20 * kMiB}));
   EXPECT_EQ(library.ends, 1);
   EXPECT_EQ(memory().reserved, 0u);
@@ -189,7 +189,7 @@ TEST_F(SegmentSourceTest, NothingIsAskedUnderALockOfSpillways) {
   EXPECT_NE(block, 0u);
   put(block);
   set(kPoolReleased);
-  EXPECT_EQ(empty(), 40 * kMiB);
+  EXPECT_EQ(give_back(), 40 * kMiB);
 }
 
 TEST_F(SegmentSourceTest, IsSetOnceAndBeforeTheFirstRequest) {
@@ -222,7 +222,7 @@ TEST_F(SegmentSourceTest, TheProcesssBudgetIsDrawnByTheSourceAlone) {
   EXPECT_EQ(get_there(60 * kMiB), 0u);
   put(block);
   set(kPoolReleased);
-  EXPECT_EQ(empty(), 20 * kMiB);
+  EXPECT_EQ(give_back(), 20 * kMiB);
   EXPECT_EQ(budget.taken_bytes[0], 0u);
   restart();
 }
@@ -246,7 +246,7 @@ class SegmentSourceSweep : public SegmentSourceTest, public ::testing::WithParam
     EXPECT_EQ(allocator->set_pool(kDevice, pool, kPoolReleased), Status::kOk);
     if (blocks[0] != 0) put(blocks[0]);
     allocator->empty_cache(kDevice);
-    empty();
+    give_back();
   }
   // Until a run in which nothing failed any more. How many runs that took.
   template <typename Arm, typename Disarm>
@@ -258,7 +258,7 @@ class SegmentSourceSweep : public SegmentSourceTest, public ::testing::WithParam
       run_program(100 + n);
       const bool struck = disarm();
       allocator->empty_cache(kDevice);
-      empty();
+      give_back();
       EXPECT_EQ(counts().live_pages_bytes, 0u) << n;
       EXPECT_EQ(memory().reserved, 0u) << n;
       if (!struck) return n;

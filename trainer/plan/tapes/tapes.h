@@ -39,7 +39,7 @@ struct TapePass {
   }
 };
 
-// A part of a layer: see LayerPart of trainer/model/layer.h.
+// A part of a layer: see LayerPart of trainer/model/run_parts.h.
 struct TapePart {
   Part part{};
   // What it adds to x; inputs: x, and what it reads.

@@ -1,4 +1,4 @@
-#include "trainer/model/layer.h"
+#include "trainer/model/run_parts.h"
 
 #include <algorithm>
 #include <stdexcept>
