@@ -9,7 +9,6 @@
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/report/text/verdict.h"
-#include "tools/spillway/report/trace/trace_events.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -137,7 +136,7 @@ std::string run_text(const ReportInput& input) {
 }
 
 std::string events_text(const ReportInput& input) {
-  const std::string text = last_events_text(last_events(input.contents, input.incident, input.events));
+  const std::string text = last_events_text(input.last_events);
   return text.empty() ? "" : text + "\n";
 }
 
