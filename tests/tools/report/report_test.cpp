@@ -315,6 +315,15 @@ TEST_F(Report, ShowsAResidual) {
   EXPECT_THAT(report(), HasSubstr("the lines above do not add up to the limit"));
 }
 
+TEST_F(Report, SaysThatAnIncidentHasAResidualWhicheverItShows) {
+  Story story(path());
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.equation(1, {{Term::kFree, 0}});
+  fail_request(story, 2, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  EXPECT_THAT(report({"--incident", "2"}),
+              HasSubstr("of 1 incident, first of 1, the terms do not add up to the limit"));
+}
+
 TEST_F(Report, ShortensWhatARunHasHundredsOf) {
   Story story(path());
   for (uint32_t i = 1; i <= 100; ++i) {

@@ -98,6 +98,16 @@ std::string plan_changes_text(const Run& run) {
   return text;
 }
 
+// Whatever incident is shown, a reader must know that the numbers of some are not all.
+std::string unclosed_text(const Analysis& analysis) {
+  std::vector<uint64_t> numbers;
+  for (const Incident& incident : analysis.incidents)
+    if (incident.residual_bytes().value_or(0) != 0) numbers.push_back(incident.number);
+  if (numbers.empty()) return "";
+  return "  NOT ALL IS TOLD: of " + count_text(numbers.size(), "incident", "incidents") + ", first of " +
+         std::to_string(numbers.front()) + ", the terms do not add up to the limit\n";
+}
+
 }  // namespace
 
 std::string ending_text(const trace::Contents& contents) {
@@ -149,6 +159,7 @@ std::string completeness_text(const ReportInput& input) {
                ? "no failure or step among them"
                : std::to_string(contents.overwritten_rare) + " failures, steps and the like") +
           "), " + std::to_string(contents.dropped) + " dropped, " + std::to_string(contents.torn) + " torn\n";
+  text += unclosed_text(input.analysis);
   for (const auto& [key, value] : contents.settings)
     text.append("  ").append(key).append(" = ").append(value).append("\n");
   return text;
