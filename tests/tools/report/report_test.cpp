@@ -264,6 +264,21 @@ TEST_F(Report, SaysFirstWhetherAllWasRescued) {
   EXPECT_THAT(report(), StartsWith("Spillway report: run.trace\nNOT RESCUED: 1 of 3 allocation failures.\n"));
 }
 
+TEST_F(Report, AStepThatWasNotDoneAgainIsNoRescue) {
+  const auto unwind = [&](bool goes_on) {
+    Story story(path());
+    story.step(Kind::kStepBegin, 4, 0);
+    story.oom(1, 100, 512, 512);
+    story.outcome(1, Outcome::kUnwind, 0, 1);
+    if (goes_on) story.step(Kind::kStepBegin, 4, 1);
+  };
+  unwind(false);
+  EXPECT_THAT(report(), HasSubstr("NOT RESCUED: 1 of 1 allocation failure."));
+  EXPECT_EQ(nlohmann::json::parse(report({"--json"}))["run"]["gave_up"], 1);
+  unwind(true);
+  EXPECT_THAT(report(), HasSubstr("RESCUED: the only allocation failure, by doing a step again"));
+}
+
 TEST_F(Report, SamplesAfterThePeakLeaveItAsItWas) {
   Story story(path());
   story.memory(900 * kMiB, 1000 * kMiB, kGiB, 1004 * kMiB);
