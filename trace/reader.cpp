@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <numeric>
 #include <system_error>
 
 #include "trace/byte_source.h"
+#include "trace/merge.h"
 #include "trace/ring_reader.h"
 #include "trace/side_table.h"
 
@@ -68,9 +68,9 @@ class TraceReader {
     for (uint32_t ring = 0; ring < shape_.rings; ++ring) {
       const uint64_t entry_end = shape_.directory_offset() + (ring + 1) * sizeof(DirectoryEntry);
       if (entry_end > source_.size()) break;  // said above
-      add_ring(ring, read_ring(source_, shape_, ring));
+      add_ring(ring, read_ring(source_, shape_, ring, &out_.records));
     }
-    sort_records();
+    merge_by_order(&out_.records);
     if (unsaid_ > 0) out_.incomplete += "; and " + std::to_string(unsaid_) + " more";
   }
 
@@ -100,20 +100,6 @@ class TraceReader {
     out_.incomplete += what;
   }
 
-  // By order; records of one order stay by ring and stamp. Not std::stable_sort on the records themselves:
-  // its buffer does not respect their alignment (libstdc++ 12).
-  void sort_records() {
-    std::vector<uint64_t> places(out_.records.size());
-    std::iota(places.begin(), places.end(), 0);
-    std::stable_sort(places.begin(), places.end(), [this](uint64_t a, uint64_t b) {
-      return out_.records[a].order < out_.records[b].order;
-    });
-    std::vector<Record> sorted;
-    sorted.reserve(places.size());
-    for (const uint64_t place : places) sorted.push_back(out_.records[place]);
-    out_.records = std::move(sorted);
-  }
-
   void read_side_table() {
     const uint64_t at = shape_.side_offset();
     if (side_used_ > shape_.side_bytes)
@@ -138,8 +124,7 @@ class TraceReader {
     }
   }
 
-  void add_ring(uint32_t number, const RingContents& ring) {
-    out_.records.insert(out_.records.end(), ring.records.begin(), ring.records.end());
+  void add_ring(uint32_t number, const RingState& ring) {
     out_.overwritten += ring.overwritten;
     if (number == kRareRing) out_.overwritten_rare = ring.overwritten;
     out_.torn += ring.torn;

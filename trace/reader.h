@@ -6,14 +6,13 @@
 #pragma once
 #include <map>
 #include <string>
-#include <vector>
 
-#include "trace/record.h"
+#include "trace/record_list.h"
 
 namespace spillway::trace {
 
 struct Contents {
-  std::vector<Record> records;            // all rings, by order, then by ring and stamp
+  RecordList records;                     // all rings, by order, then by ring and stamp
   std::map<uint64_t, std::string> names;  // side table: index → text
   std::map<std::string, std::string> settings;
   uint64_t process = 0;           // pid of the writer

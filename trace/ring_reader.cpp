@@ -10,31 +10,36 @@ constexpr uint64_t kChunkRecords = 1024;
 
 class RingReader {
  public:
-  RingReader(const ByteSource& source, const Shape& shape, uint32_t ring)
+  RingReader(const ByteSource& source, const Shape& shape, uint32_t ring, RecordList* out)
       : source_(source),
+        records_(*out),
+        begin_(out->size()),
         ring_(ring),
         offset_(shape.ring_offset(ring)),
         entry_offset_(shape.directory_offset() + ring * sizeof(DirectoryEntry)),
         slots_(shape.records_per_ring) {}
 
-  RingContents run() {
-    if (!read_written(&before_)) return std::move(out_);
+  RingState run() {
+    if (!read_written(&before_)) return state_;
     const uint64_t wanted = std::min(before_ + 1, slots_);  // and the one being written
     const uint64_t room = source_.size() > offset_ ? (source_.size() - offset_) / sizeof(Record) : 0;
     if (room < wanted) note("is cut short at byte " + std::to_string(source_.size()));
-    if (!read_slots(std::min(wanted, room)) || !read_written(&after_)) return std::move(out_);
+    if (!read_slots(std::min(wanted, room)) || !read_written(&after_)) {
+      records_.shorten(begin_);
+      return state_;
+    }
     if (before_ == after_) {
       collect_still();
     } else {
       collect_moving();
     }
-    if (!out_.records.empty()) out_.overwritten = out_.records.front().stamp - 1;
-    return std::move(out_);
+    if (records_.size() > begin_) state_.overwritten = records_[begin_].stamp - 1;
+    return state_;
   }
 
  private:
   void note(const std::string& what) {
-    if (out_.damage.empty()) out_.damage = "ring " + std::to_string(ring_) + " " + what;
+    if (state_.damage.empty()) state_.damage = "ring " + std::to_string(ring_) + " " + what;
   }
   void note_slot(uint64_t slot) {
     note("has a stamp that does not fit at byte " + std::to_string(offset_ + slot * sizeof(Record)));
@@ -53,29 +58,31 @@ class RingReader {
   // Three readings, since a live writer may change a slot at any moment: stamps never come back, so a slot
   // that has the same stamp in the first and the third was whole in the second. Others get the stamp 0.
   bool read_slots(uint64_t count) {
-    copies_.resize(count);
     std::vector<Record> first(std::min(count, kChunkRecords));
-    std::vector<Record> third(first.size());
+    std::vector<Record> second(first.size()), third(first.size());
     for (uint64_t at = 0; at < count; at += kChunkRecords) {
       const uint64_t part = std::min(kChunkRecords, count - at);
       const uint64_t from = offset_ + at * sizeof(Record);
       const uint64_t bytes = part * sizeof(Record);
-      if (!source_.read(from, first.data(), bytes) || !source_.read(from, &copies_[at], bytes) ||
+      if (!source_.read(from, first.data(), bytes) || !source_.read(from, second.data(), bytes) ||
           !source_.read(from, third.data(), bytes)) {
         note("cannot be read at byte " + std::to_string(from));
         return false;
       }
       for (uint64_t i = 0; i < part; ++i) {
-        if (first[i].stamp != third[i].stamp || copies_[at + i].stamp != first[i].stamp)
-          copies_[at + i].stamp = 0;
+        if (first[i].stamp != third[i].stamp || second[i].stamp != first[i].stamp) second[i].stamp = 0;
+        records_.push_back(second[i]);
       }
     }
     return true;
   }
 
+  uint64_t slots_read() const { return records_.size() - begin_; }
+  const Record& at(uint64_t slot) const { return records_[begin_ + slot]; }
+
   bool untouched(uint64_t slot) const {
     static constexpr unsigned char kZeros[sizeof(Record)] = {};
-    return slot >= before_ && std::memcmp(&copies_[slot], kZeros, sizeof(Record)) == 0;
+    return slot >= before_ && std::memcmp(&at(slot), kZeros, sizeof(Record)) == 0;
   }
 
   // The stamp that `slot` has when `before_` records were written and none is being written; 0: none yet.
@@ -87,62 +94,72 @@ class RingReader {
   // A ring that nobody writes: every slot has the one stamp that its place demands, but for the slot in which
   // the writer was when it died.
   void collect_still() {
-    const uint64_t next = before_ % slots_;
-    for (uint64_t slot = 0; slot < copies_.size(); ++slot) {
-      const uint64_t stamp = copies_[slot].stamp;
+    const uint64_t next = before_ % slots_, count = slots_read();
+    size_t kept = begin_;
+    for (uint64_t slot = 0; slot < count; ++slot) {
+      const uint64_t stamp = at(slot).stamp;
       if (untouched(slot)) continue;
       if (stamp != 0 && (stamp == expected(slot) || (slot == next && stamp == before_ + 1))) {
-        out_.records.push_back(copies_[slot]);
+        records_[kept++] = at(slot);
         continue;
       }
-      ++out_.torn;
+      ++state_.torn;
       if (slot != next || stamp != 0) note_slot(slot);
     }
+    records_.shorten(kept);
     sort_records();
   }
 
   // A ring that was written while it was read: the newest records without a gap.
   void collect_moving() {
     const uint64_t oldest = before_ > slots_ ? before_ - slots_ : 0;
-    for (uint64_t slot = 0; slot < copies_.size(); ++slot) {
-      const uint64_t stamp = copies_[slot].stamp;
+    const uint64_t count = slots_read();
+    size_t kept = begin_;
+    for (uint64_t slot = 0; slot < count; ++slot) {
+      const uint64_t stamp = at(slot).stamp;
       if (stamp == 0) continue;
       if (stamp > oldest && stamp <= after_ + 1 && (stamp - 1) % slots_ == slot) {
-        out_.records.push_back(copies_[slot]);
+        records_[kept++] = at(slot);
       } else {
-        ++out_.torn;
+        ++state_.torn;
         note_slot(slot);
       }
     }
+    records_.shorten(kept);
     sort_records();
-    auto first = out_.records.end();
-    while (first != out_.records.begin() &&
-           (first == out_.records.end() || std::prev(first)->stamp + 1 == first->stamp)) {
+    auto first = records_.end();
+    while (first != begin() && (first == records_.end() || std::prev(first)->stamp + 1 == first->stamp))
       --first;
-    }
-    out_.records.erase(out_.records.begin(), first);
+    std::move(first, records_.end(), begin());
+    records_.shorten(records_.size() - static_cast<size_t>(first - begin()));
   }
 
+  RecordList::iterator begin() { return records_.begin() + static_cast<ptrdiff_t>(begin_); }
+
+  // By slot they are in order already, but for where the newest comes before the oldest.
   void sort_records() {
-    std::sort(out_.records.begin(), out_.records.end(),
-              [](const Record& a, const Record& b) { return a.stamp < b.stamp; });
+    std::rotate(begin(), std::ranges::min_element(begin(), records_.end(), {}, &Record::stamp),
+                records_.end());
+    if (!std::ranges::is_sorted(begin(), records_.end(), {}, &Record::stamp))
+      std::ranges::sort(begin(), records_.end(), {}, &Record::stamp);
   }
 
   const ByteSource& source_;
+  RecordList& records_;
+  const size_t begin_;  // of this ring's records
   const uint32_t ring_;
   const uint64_t offset_;
   const uint64_t entry_offset_;
   const uint64_t slots_;
   uint64_t before_ = 0;
   uint64_t after_ = 0;
-  std::vector<Record> copies_;
-  RingContents out_;
+  RingState state_;
 };
 
 }  // namespace
 
-RingContents read_ring(const ByteSource& source, const Shape& shape, uint32_t ring) {
-  return RingReader(source, shape, ring).run();
+RingState read_ring(const ByteSource& source, const Shape& shape, uint32_t ring, RecordList* out) {
+  return RingReader(source, shape, ring, out).run();
 }
 
 }  // namespace spillway::trace

@@ -3,21 +3,21 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "trace/byte_source.h"
 #include "trace/layout.h"
+#include "trace/record_list.h"
 
 namespace spillway::trace {
 
-struct RingContents {
-  std::vector<Record> records;  // by stamp
+struct RingState {
   uint64_t overwritten = 0;
   uint64_t torn = 0;
   std::string damage;  // "" or the first thing wrong, with its byte offset
 };
 
+// Puts the ring's records behind those of `out`, by stamp.
 // REQUIRES: shape.valid(), ring < shape.rings, and the directory lies inside the file.
-RingContents read_ring(const ByteSource& source, const Shape& shape, uint32_t ring);
+RingState read_ring(const ByteSource& source, const Shape& shape, uint32_t ring, RecordList* out);
 
 }  // namespace spillway::trace

@@ -10,6 +10,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 SPILLWAY = BUILD / "bin" / "spillway"
+sys.path.insert(0, str(ROOT / "tests"))
+import reports  # noqa: E402
+
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 MIB = 1 << 20
 
@@ -48,11 +51,7 @@ def call(words, folder, timeout=120, **settings):
 
 
 def report(*words):
-    done = subprocess.run([str(word) for word in (SPILLWAY, "report", *words)], capture_output=True, text=True,
-                          timeout=60)
-    if done.returncode != 0:
-        raise AssertionError(done.stderr)
-    return done.stdout
+    return reports.text_of(SPILLWAY, *words)
 
 
 def simulate(capacity, *command, values="zeros", machine=()):

@@ -147,15 +147,22 @@ class Single(unittest.TestCase):
         self.assertRegex(died.text, r"Of device 0 it had 230\.00 MiB in use at last")
 
 
+def training(folder, *options, width=512, steps=3):
+    return [BUILD / "bin" / "spillway-train", "--config", ROOT / "configs" / "tiny.toml", "--device", "cuda",
+            "--set", f"run.out={folder}/run", "--set", f"model.width={width}", "--set", f"train.steps={steps}",
+            "--set", f"data.corpus={ROOT / '.deps' / 'corpus.txt'}", *options]
+
+
 class Trainer(unittest.TestCase):
-    def trained(self, capacity, *options, width=512):
+    def trained(self, capacity, *options, before=(), **how):
         with tempfile.TemporaryDirectory() as folder:
-            command = [BUILD / "bin" / "spillway-train", "--config", ROOT / "configs" / "tiny.toml", "--device", "cuda",
-                       "--set", f"run.out={folder}/run", "--set", f"model.width={width}", "--set", "train.steps=3",
-                       "--set", f"data.corpus={ROOT / '.deps' / 'corpus.txt'}", *options]
+            command = [*before, *training(folder, *options, **how)]
             done = call(simulate(capacity, *command, values="compute"), folder, OMP_NUM_THREADS="1")
-            trace = pathlib.Path(folder) / "run" / "trace.spill"
-            return Died(done.returncode, done.stderr, report(trace), json.loads(report("--json", trace)))
+            return self.died_in(folder, done.returncode, done.stderr)
+
+    def died_in(self, folder, status, errors):
+        trace = pathlib.Path(folder) / "run" / "trace.spill"
+        return Died(status, errors, report(trace), json.loads(report("--json", trace)))
 
     def test_a_card_that_is_too_small(self):
         died = self.trained("40MiB")
@@ -169,6 +176,35 @@ class Trainer(unittest.TestCase):
         least = self.trained("64MiB", "--limit", "1MiB", width=64)
         self.assertEqual((least.status, least.cause), (17, "limit"), least.errors)
         self.assertRegex(least.verdict, r"the 1\.00 MiB that are free below it are no whole page")
+
+    def test_one_too_large_batch(self):
+        """The move that was chosen for it is not tried any more: that is no rescue."""
+        died = self.trained("40MiB", "--set", "train.batch=4096", "--set", "recovery.attempts=1", width=64)
+        self.assertEqual((died.status, died.cause), (17, "capacity"), died.errors)
+        self.assertRegex(died.verdict, r"29\.\d+ MiB too much; 5\.\d+ MiB live and 64\.00 MiB asked")
+        self.assertIn("NOT RESCUED: 1 of 1 allocation failure.", died.text)
+        self.assertEqual(died.incident["outcome"], "gave up")
+
+    def test_another_training_on_the_card(self):
+        """It is no program under `spillway run`, so who it is is not known."""
+        with tempfile.TemporaryDirectory() as folder:
+            other = training(folder, "--limit", "40MiB", width=256, steps=1_000_000)
+            died = self.trained("72MiB", before=("bash", PROGRAMS / "beside_training.sh", *other, "--"))
+        self.assertEqual((died.status, died.cause), (17, "outside bytes"), died.errors)
+        self.assertRegex(died.verdict, r"other libraries or processes that are not seen hold 40\.00 MiB")
+
+    def test_who_is_killed_leaves_what_it_held(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = training(folder, "--limit", "5MiB", width=64, steps=1_000_000)
+            died = call(simulate("64MiB", "bash", PROGRAMS / "killed_in_a_step.sh", *command, values="compute"), folder,
+                        OMP_NUM_THREADS="1")
+            died = self.died_in(folder, died.returncode, died.stderr)
+        self.assertTrue(was_killed(died.status), died.errors)
+        self.assertFalse(died.data["run"]["ended"])
+        self.assertGreaterEqual(died.data["run"]["last_step_begun"]["step"], 1)
+        self.assertRegex(died.text, "(?m)^The process ended without closing the trace: it was killed, or crashed")
+        self.assertRegex(died.text, r"Of device 0 it had [\d.]+ MiB in use at last")
+        self.assertRegex(died.text, r"(?m)^RESCUED: .*by doing a step again with another plan")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 // Traces of Spillway's, and all that `spillway report` makes of them.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/fuzz/anonymous_file.h"
@@ -54,6 +55,17 @@ void is_data(const ReportInput& input) {
           "the data has the events that were asked for");
 }
 
+// Any incident of the file at `path`, with last events in so many lines.
+void shows(const std::string& path, uint64_t incident, uint64_t lines) {
+  std::string error;
+  const auto report = read_trace_report(path, &error);
+  promise(report != nullptr, "a file that was read is read again");
+  report->show(report->analysis().find(incident));
+  promise(report->incident() != nullptr, "it has its incidents again");
+  report->look_back(lines);
+  has_its_sections(report->input());
+}
+
 void answers(const uint8_t* data, size_t size) {
   static const AnonymousFile file;
   file.hold(data, size);
@@ -62,17 +74,14 @@ void answers(const uint8_t* data, size_t size) {
   const auto report = read_trace_report(file.path(), &error);
   if (report == nullptr) return promise_holds(error, file.path());
   is_whole_or_says_so(report->contents(), data, size);
-  report->look_back();
-  has_its_sections(report->input(kEvents));
-  if (choice % 2 == 0) is_data(report->input(kEvents));
-  if (choice % 8 == 0) is_inert(report->page(kEvents));
-  size_t shown = 0;
-  for (const Incident& incident : report->analysis().incidents) {
-    if (++shown > 2) break;
-    report->show(&incident);
-    has_its_sections(report->input(choice % 3));
-  }
   keeps_promises(history_of(report->contents()), choice / 8);
+  const auto& incidents = report->analysis().incidents;
+  for (size_t i = 0; i < std::min<size_t>(incidents.size(), 2); ++i)
+    shows(file.path(), incidents[i].number, choice % 3);
+  report->look_back(kEvents);
+  has_its_sections(report->input());
+  if (choice % 2 == 0) is_data(report->input());
+  if (choice % 8 == 0) is_inert(report->page());
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 SPILLWAY = BUILD / "bin" / "spillway"
+sys.path.insert(0, str(ROOT / "tests"))
+import reports  # noqa: E402
+
 PROGRAM = pathlib.Path(__file__).with_name("programs") / "failing_calls.py"
 LIMIT = "56MiB"  # the training takes about 70
 OTHERS = ("cuMemUnmap", "cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize",
@@ -44,8 +47,7 @@ def sweep(expected, stride, *function):
                "--limit", LIMIT, "--trace", f"{folder}/trace.spill", "--"]
         seen = simulate(folder, [*run, sys.executable, PROGRAM, "1", stride, *function])
         violations = json.loads(pathlib.Path(folder, "simulator.json").read_text())["violations"]
-        report = subprocess.run([SPILLWAY, "report", f"{folder}/trace.spill"], capture_output=True, text=True,
-                                check=True).stdout
+        report = reports.text_of(SPILLWAY, f"{folder}/trace.spill")
     assert seen["expected"] == expected, "the limit alone changed the losses"
     assert seen["tried"] > 0 and seen["fired"] == seen["tried"], seen
     assert seen["finished"] + len(seen["raised"]) == seen["fired"], seen

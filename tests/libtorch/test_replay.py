@@ -12,6 +12,9 @@ import unittest
 
 import simulated
 
+sys.path.insert(0, str(simulated.ROOT / "tests"))
+import reports  # noqa: E402
+
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 SPILLWAY = simulated.BUILD / "bin" / "spillway"
 MIB = 1 << 20
@@ -112,7 +115,7 @@ def die(way, capacity=CAPACITY, allocator="native", trace=None, **settings):
                                 values="zeros", capacity=str(capacity), **settings)
         if outcome.status != 0:
             raise AssertionError(outcome.errors)
-        return json.loads(outcome.output[-1]), ask("report", "--json", trace or snapshot)
+        return json.loads(outcome.output[-1]), reports.data_of(SPILLWAY, trace or snapshot)
 
 
 IN_PLACE = {"SPILLWAY_STRATEGIES": "wait_for_events,stitch,release_cache"}

@@ -4,7 +4,6 @@ The run trains on a simulated card that is too small for it, so kills also fall 
 step that the report names must not lie behind the last step whose progress line the run had printed.
 """
 import argparse
-import json
 import os
 import pathlib
 import random
@@ -14,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import reports  # noqa: E402
 
 PROGRESS = re.compile(r"^step (\d+)/", re.MULTILINE)
 
@@ -32,13 +34,6 @@ def start(build, out, log):
                "--set", f"run.out={out}", "--set", "train.steps=100000"]
     return subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT,
                             stdin=subprocess.DEVNULL, env=dict(os.environ, OMP_NUM_THREADS="1"))
-
-
-def report(build, trace):
-    run = subprocess.run([build / "bin/spillway", "report", "--json", trace], capture_output=True, text=True,
-                         timeout=60)
-    assert run.returncode == 0, f"the report does not open (exit code {run.returncode}): {run.stderr}"
-    return json.loads(run.stdout)
 
 
 def wait_for_first_step(process, log_path):
@@ -63,7 +58,7 @@ def kill_once(build, folder, delay):
             process.wait()
     assert process.returncode == -signal.SIGKILL
     printed = int(PROGRESS.findall(log_path.read_text())[-1])
-    seen = report(build, out / "trace.spill")["run"]
+    seen = reports.data_of(build / "bin/spillway", out / "trace.spill")["run"]
     assert not seen["ended"], "a killed run is said to have ended"
     begun = seen["last_step_begun"]["step"]  # counts from 0; progress lines count from 1
     assert printed - 1 <= begun <= printed + 1, f"progress printed step {printed}, the report names {begun + 1}"

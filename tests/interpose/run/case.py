@@ -13,6 +13,9 @@ BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 PROGRAMS = ROOT / "tests" / "programs"
 OWN = ROOT / "tests" / "interpose" / "programs"
 SPILLWAY = str(BUILD / "bin" / "spillway")
+sys.path.insert(0, str(ROOT / "tests"))
+import reports  # noqa: E402
+
 USE_SHOWN = f"import sys; sys.path.insert(0, {str(OWN)!r}); import shown"  # programs/shown.py, in a program's text
 TORCH = tuple(map(int, importlib.metadata.version("torch").split(".")[:2]))  # (2, 15)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -23,7 +26,7 @@ class Ended:
         self.status, self.output, self.errors = completed.returncode, completed.stdout, completed.stderr
         lines = [line for line in completed.stderr.splitlines() if line.startswith("spillway: ")]
         self.line = lines[-1] if lines else ""
-        self.reports = {path.name: subprocess.run([SPILLWAY, "report", path], capture_output=True, text=True).stdout
+        self.reports = {path.name: reports.run(SPILLWAY, path).stdout
                         for path in sorted(pathlib.Path(folder).glob("*.spill"))}
 
     def number(self, pattern):

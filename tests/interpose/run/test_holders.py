@@ -1,6 +1,5 @@
 """A report says which lines of the program held the memory and which one asked, under `spillway run`: both where
 Spillway is PyTorch's allocator, and who asked where it is PyTorch's own."""
-import json
 import pathlib
 import pickle
 import subprocess
@@ -9,7 +8,7 @@ import unittest
 
 from torch.cuda import _memory_viz as viewer
 
-from case import OWN, SPILLWAY, Case
+from case import OWN, SPILLWAY, Case, reports
 
 
 class Holders(Case):
@@ -20,8 +19,8 @@ class Holders(Case):
         self.assertIn("OutOfMemoryError", ended.errors)
         (name, text), = ended.reports.items()
         self.trace = pathlib.Path(self.folder) / name
-        found = subprocess.run([SPILLWAY, "report", "--json", self.trace], capture_output=True, text=True, check=True)
-        lost = [one for one in json.loads(found.stdout)["incidents"] if one["outcome"] == "gave up"]
+        found = reports.data_of(SPILLWAY, self.trace)
+        lost = [one for one in found["incidents"] if one["outcome"] == "gave up"]
         return lost[-1], text
 
     def replaced(self, way, **settings):

@@ -1,6 +1,5 @@
 """Deaths that public issue threads tell of: each program dies on its card, the report names the line, and with the
 thread's cure the program fits on that card."""
-import json
 import os
 import pathlib
 import subprocess
@@ -12,6 +11,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 SPILLWAY = str(BUILD / "bin" / "spillway")
+sys.path.insert(0, str(ROOT / "tests"))
+import reports  # noqa: E402
+
 RECORD = ROOT / "benchmarks" / "report" / "record.py"
 REPLACE = [SPILLWAY, "run", "--quiet", "--mode", "replace", "--host-budget", "0", "--trace", "run.spill", "--"]
 
@@ -69,10 +71,7 @@ class Case(unittest.TestCase):
         self.assertIn("torch.OutOfMemoryError: CUDA out of memory", ended.stderr)
 
     def report(self, file, *options):
-        ended = subprocess.run([SPILLWAY, "report", "--json", *options, file], capture_output=True, text=True,
-                               timeout=60, cwd=self.folder)
-        self.assertEqual(ended.returncode, 0, ended.stderr)
-        return Report(json.loads(ended.stdout))
+        return Report(reports.data_of(SPILLWAY, *options, file, cwd=self.folder))
 
     def death(self, name, capacity, *arguments):
         """Natively it dies; the report is of a run with Spillway's allocator, which may move nothing away."""

@@ -16,8 +16,10 @@
 namespace spillway::tools {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using enum ReplayAllocator;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -243,6 +245,27 @@ TEST(Counterfactuals, ASegmentThatIsLargerThanWhatIsFreeIsNoLimit) {
   EXPECT_NE(look_into(history, std::nullopt)->verdict.cause, Cause::kLimit);
   history.devices[0].events.back().address = 20 * kMiB;
   EXPECT_EQ(look_into(history, std::nullopt)->verdict.cause, Cause::kLimit);
+}
+
+TEST(Counterfactuals, WhatWasNotFoundOutHasItsReason) {
+  const MemoryHistory history = history_of_failure(4 * kMiB);
+  const Counterfactuals fitted = what_would_have_fitted(history, *look_into(history, std::nullopt), 0);
+  EXPECT_THAT(counterfactuals_text(fitted),
+              AllOf(HasSubstr("the replays take too long"), Not(HasSubstr("too many requests"))));
+}
+
+// A trace does, and `spillway report` refuses --capacity for it.
+TEST(Counterfactuals, WhoKnowsTheCardIsNotAskedForIt) {
+  MemoryHistory history = history_of_failure(4 * kMiB);
+  history.of_spillway = true;
+  const auto found = look_into(history, 80 * kMiB);  // and 90 are held: some were moved off the card
+  const Counterfactuals fitted = what_would_have_fitted(history, *found);
+  EXPECT_THAT(counterfactuals_text(fitted),
+              AllOf(HasSubstr("what it held and what was free are more than the 80.00 MiB"),
+                    Not(HasSubstr("--capacity"))));
+  const auto unknown = look_into(history, std::nullopt);
+  EXPECT_THAT(counterfactuals_text(what_would_have_fitted(history, *unknown)),
+              HasSubstr("--capacity says it"));
 }
 
 TEST(Counterfactuals, WithoutMostOfItsBeginningAHistoryAnswersNothing) {

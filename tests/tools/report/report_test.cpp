@@ -264,6 +264,21 @@ TEST_F(Report, SaysFirstWhetherAllWasRescued) {
   EXPECT_THAT(report(), StartsWith("Spillway report: run.trace\nNOT RESCUED: 1 of 3 allocation failures.\n"));
 }
 
+TEST_F(Report, AStepThatWasNotDoneAgainIsNoRescue) {
+  const auto unwind = [&](bool goes_on) {
+    Story story(path());
+    story.step(Kind::kStepBegin, 4, 0);
+    story.oom(1, 100, 512, 512);
+    story.outcome(1, Outcome::kUnwind, 0, 1);
+    if (goes_on) story.step(Kind::kStepBegin, 4, 1);
+  };
+  unwind(false);
+  EXPECT_THAT(report(), HasSubstr("NOT RESCUED: 1 of 1 allocation failure."));
+  EXPECT_EQ(nlohmann::json::parse(report({"--json"}))["run"]["gave_up"], 1);
+  unwind(true);
+  EXPECT_THAT(report(), HasSubstr("RESCUED: the only allocation failure, by doing a step again"));
+}
+
 TEST_F(Report, SamplesAfterThePeakLeaveItAsItWas) {
   Story story(path());
   story.memory(900 * kMiB, 1000 * kMiB, kGiB, 1004 * kMiB);
@@ -313,6 +328,15 @@ TEST_F(Report, ShowsAResidual) {
   story.equation(1, {{Term::kFree, 0}});
   EXPECT_THAT(report(), HasSubstr("104857600 B"));
   EXPECT_THAT(report(), HasSubstr("the lines above do not add up to the limit"));
+}
+
+TEST_F(Report, SaysThatAnIncidentHasAResidualWhicheverItShows) {
+  Story story(path());
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.equation(1, {{Term::kFree, 0}});
+  fail_request(story, 2, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  EXPECT_THAT(report({"--incident", "2"}),
+              HasSubstr("of 1 incident, first of 1, the terms do not add up to the limit"));
 }
 
 TEST_F(Report, ShortensWhatARunHasHundredsOf) {

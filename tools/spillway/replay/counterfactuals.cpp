@@ -179,9 +179,13 @@ void Author::replay_on(ReplayAllocator allocator, const char* what, const char* 
 
 void Author::more_memory() {
   Alternative item{"more memory, with the allocator that was used", "", {}, {}, {}, "", Sureness::kReplayed};
-  item.bytes = smallest_in(used_, 1).bytes;
+  const SmallestCapacity smallest = smallest_in(used_, 1);
+  item.bytes = smallest.bytes;
   if (!item.bytes) {
-    item.text = "not found out: too many requests to try capacities";
+    const bool tried = requests_.requests.size() <= kMostRequestsToBisect;
+    item.text = !smallest.error.empty() ? smallest.error
+                : tried                 ? "not found out: the replays take too long"
+                                        : "not found out: too many requests to try capacities";
     return add(std::move(item));
   }
   item.fits = true;
@@ -197,8 +201,11 @@ void Author::more_memory() {
     item.text += "a card, or a limit, of " + size_text(*item.needed) + ", with the " + size_text(*outside) +
                  " that are not the allocator's";
   } else {
-    item.text +=
-        size_text(allocators) + " for the allocator, and what else is on the card (--capacity says it)";
+    const std::optional<uint64_t> card = found_.holdings.capacity;  // a trace knows it, and takes no other
+    item.text += size_text(allocators) + " for the allocator, and what else is on the card";
+    item.text += card ? ", which is not known: what it held and what was free are more than the " +
+                            size_text(*card) + " of the card"
+                      : " (--capacity says it)";
   }
   add(std::move(item));
 }

@@ -52,7 +52,7 @@ trace::Trace* TracedReplay::start(std::string* error) {
 DeviceHistory TracedReplay::finish(bool fails, std::string* incomplete) const {
   trace::Contents contents;
   if (!trace::read(folder_ + "/trace", &contents, incomplete)) return {};
-  MemoryHistory history = history_of(contents);
+  MemoryHistory history = take_history(&contents);
   *incomplete = history.incomplete;
   if (history.devices.empty()) return {};
   DeviceHistory device = std::move(history.devices.begin()->second);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <functional>
+#include <set>
 
 #include "tools/spillway/report/site.h"
 
@@ -21,6 +22,7 @@ class Analyst {
 
   Analysis run() {
     for (const Record& record : contents_.records) take(record);
+    judge_what_was_not_done_again();
     for (auto& [number, incident] : incidents_) {
       put_holders_in_order(&incident);
       count_outcome(incident);
@@ -31,6 +33,13 @@ class Analyst {
   }
 
  private:
+  // A program may have had enough of trying, and end.
+  void judge_what_was_not_done_again() {
+    const bool marks_steps = out_.run.last_begun.has_value();
+    if (!contents_.closed || !marks_steps) return;
+    for (const uint64_t number : to_be_done_again_) incidents_[number].outcome = Outcome::kGiveUp;
+  }
+
   void take(const Record& record) {
     switch (record.kind) {
       case Kind::kFreePending:
@@ -70,6 +79,7 @@ class Analyst {
         return;
       case Kind::kStepBegin:
         step_ = out_.run.last_begun = mark(record);
+        to_be_done_again_.clear();
         return;
       case Kind::kStepEnd:
         return take_step_end(record);
@@ -181,6 +191,7 @@ class Analyst {
   void take_outcome(const Record& record) {
     Incident& it = incident(record);
     it.outcome = static_cast<Outcome>(record.detail);
+    if (it.outcome == Outcome::kUnwind) to_be_done_again_.insert(it.number);
     it.gained_bytes = record.bytes;
     it.microseconds = record.address;
     if (it.requested_bytes == 0) it.requested_bytes = record.requested;
@@ -193,6 +204,7 @@ class Analyst {
   }
 
   void take_plan_change(const Record& record) {
+    to_be_done_again_.clear();
     out_.run.plan_changes.push_back(
         {record.address, record.bytes, record.requested, record.value, name(record.detail)});
   }
@@ -231,6 +243,7 @@ class Analyst {
   const trace::Contents& contents_;
   Analysis out_;
   std::map<uint64_t, Incident> incidents_;
+  std::set<uint64_t> to_be_done_again_;  // incidents of which no step has begun since
   std::string phase_;
   std::optional<StepMark> step_;
   struct Wait {

@@ -6,7 +6,6 @@
 #include "tools/spillway/report/text/lines_text.h"
 #include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/report/text/verdict.h"
-#include "tools/spillway/report/trace/trace_events.h"
 #include "tools/spillway/snapshot/report.h"
 
 namespace spillway::tools {
@@ -218,7 +217,7 @@ std::string report_json(const ReportInput& input) {
                  {"incidents", incidents},
                  {"source_lines", lines_json(named_lines(input))},
                  {"run", run_json(input)},
-                 {"last_events", last_events_json(last_events(contents, input.incident, input.events))},
+                 {"last_events", last_events_json(input.last_events)},
                  {"completeness",
                   {{"whole", contents.incomplete.empty()},
                    {"incomplete", text_or_null(contents.incomplete)},

@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "tools/spillway/history/last_events.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/analysis.h"
 #include "trace/reader.h"
@@ -14,7 +15,7 @@ struct ReportInput {
   const trace::Contents& contents;
   const Analysis& analysis;
   const Incident* incident;  // the one shown in full; null: none
-  uint64_t events;           // how many lines the last events have
+  const LastEvents& last_events;
   // Of the last failure that was not rescued; null: that is not shown.
   const HistoryFindings* findings = nullptr;
   const Counterfactuals* fitted = nullptr;

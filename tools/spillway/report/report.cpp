@@ -112,10 +112,9 @@ int report_trace(const Options& options, TraceReport* trace) {
                                    known_incidents(trace->analysis()));
     }
   }
-  trace->look_back();
-  const auto events = static_cast<uint64_t>(options.events);
-  if (!options.html.empty()) return write_page(options, trace->page(events));
-  const ReportInput input = trace->input(events);
+  trace->look_back(static_cast<uint64_t>(options.events));
+  if (!options.html.empty()) return write_page(options, trace->page());
+  const ReportInput input = trace->input();
   std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
   return kSuccess;
 }

@@ -52,8 +52,8 @@ int as_code(const std::string& page, const PageMaker& make) {
 std::string page_of_trace(const std::string& trace, const PageRule& is_needed, std::string* wrong) {
   const auto report = read_trace_report(trace, wrong);
   if (report == nullptr || !is_needed(*report)) return "";
-  report->look_back();
-  return report->page(kEvents);
+  report->look_back(kEvents);
+  return report->page();
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/report/text/verdict.h"
-#include "tools/spillway/report/trace/trace_events.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -99,6 +98,16 @@ std::string plan_changes_text(const Run& run) {
   return text;
 }
 
+// Whatever incident is shown, a reader must know that the numbers of some are not all.
+std::string unclosed_text(const Analysis& analysis) {
+  std::vector<uint64_t> numbers;
+  for (const Incident& incident : analysis.incidents)
+    if (incident.residual_bytes().value_or(0) != 0) numbers.push_back(incident.number);
+  if (numbers.empty()) return "";
+  return "  NOT ALL IS TOLD: of " + count_text(numbers.size(), "incident", "incidents") + ", first of " +
+         std::to_string(numbers.front()) + ", the terms do not add up to the limit\n";
+}
+
 }  // namespace
 
 std::string ending_text(const trace::Contents& contents) {
@@ -137,7 +146,7 @@ std::string run_text(const ReportInput& input) {
 }
 
 std::string events_text(const ReportInput& input) {
-  const std::string text = last_events_text(last_events(input.contents, input.incident, input.events));
+  const std::string text = last_events_text(input.last_events);
   return text.empty() ? "" : text + "\n";
 }
 
@@ -150,6 +159,7 @@ std::string completeness_text(const ReportInput& input) {
                ? "no failure or step among them"
                : std::to_string(contents.overwritten_rare) + " failures, steps and the like") +
           "), " + std::to_string(contents.dropped) + " dropped, " + std::to_string(contents.torn) + " torn\n";
+  text += unclosed_text(input.analysis);
   for (const auto& [key, value] : contents.settings)
     text.append("  ").append(key).append(" = ").append(value).append("\n");
   return text;

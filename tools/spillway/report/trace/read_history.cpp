@@ -37,7 +37,7 @@ std::optional<MemoryHistory> read_history(const std::string& path, std::string* 
   }
   trace::Contents contents;
   if (!trace::read(path, &contents, error)) return std::nullopt;
-  return history_of(contents);
+  return take_history(&contents);
 }
 
 }  // namespace spillway::tools

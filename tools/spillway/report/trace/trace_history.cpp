@@ -72,7 +72,10 @@ std::vector<StackFrame> frames_of(std::string_view text) {
   return frames;
 }
 
-MemoryHistory history_of(const trace::Contents& contents) {
+namespace {
+
+// `to_give_back`: the records, where their memory may go as they are read; null otherwise.
+MemoryHistory build_history(const trace::Contents& contents, trace::RecordList* to_give_back) {
   MemoryHistory out;
   out.settings = contents.settings;
   out.of_spillway = true;
@@ -86,13 +89,15 @@ MemoryHistory history_of(const trace::Contents& contents) {
   for (const Record& record : contents.records)
     for (auto& [number, device] : devices)
       if (record.kind == Kind::kStepBegin || record.device == number) device.learn_time(record);
-  for (const Record& record : contents.records) {
+  for (auto& [number, device] : devices) device.expect_what_was_learnt();
+  for (size_t i = 0; i < contents.records.size(); ++i) {
+    const Record& record = contents.records[i];
     if (record.kind == Kind::kStepBegin) {
       for (auto& [number, device] : devices) device.begin_step();
-      continue;
+    } else if (const auto device = devices.find(record.device); device != devices.end()) {
+      device->second.take(record);
     }
-    const auto device = devices.find(record.device);
-    if (device != devices.end()) device->second.take(record);
+    if (to_give_back != nullptr) to_give_back->give_back_before(i);
   }
   uint64_t lost_frees = 0;
   for (auto& [number, device] : devices) {
@@ -102,6 +107,18 @@ MemoryHistory history_of(const trace::Contents& contents) {
   }
   say_what_is_missing(contents, lost_frees, &out);
   return out;
+}
+
+}  // namespace
+
+MemoryHistory history_of(const trace::Contents& contents) {
+  return build_history(contents, nullptr);
+}
+
+MemoryHistory take_history(trace::Contents* contents) {
+  MemoryHistory history = build_history(*contents, &contents->records);
+  contents->records.clear();
+  return history;
 }
 
 }  // namespace spillway::tools

@@ -26,6 +26,9 @@
 namespace spillway::tools {
 
 MemoryHistory history_of(const trace::Contents& contents);
+// The same, while the records' memory goes back to the system as they are read: history and records of a
+// large trace are 1 GB together. `contents` has no records then.
+MemoryHistory take_history(trace::Contents* contents);
 
 // What a stack's text in the side table says, innermost frame first: a line a frame, "file:line function".
 // The frames are views of `text`.

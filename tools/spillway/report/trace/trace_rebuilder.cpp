@@ -27,6 +27,7 @@ bool makes_sense(const Record& record) {
 }  // namespace
 
 void TraceRebuilder::learn(const Record& record) {
+  expected_events_ += record.kind == Kind::kFree ? 2 : 1;  // requested, and completed
   const uint64_t page = record.address / kPageBytes * kPageBytes;
   if (record.kind == Kind::kAllocate) owner_from_[page] = {{record.value, 0}, record.stream};
   // Its pool is said by what is allocated there.

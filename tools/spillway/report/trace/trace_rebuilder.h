@@ -21,6 +21,8 @@ class TraceRebuilder {
   // Before `take`: what later records tell about all.
   void learn_time(const trace::Record& record) { clock_.take_in(record); }
   void learn(const trace::Record& record);
+  // Room for the events of all the records: a list of millions that grows is there twice for a while.
+  void expect_what_was_learnt() { out_.events.reserve(expected_events_); }
   void take(const trace::Record& record);
   void begin_step() { out_.step_events.push_back(out_.events.size()); }
   DeviceHistory finish();
@@ -66,6 +68,7 @@ class TraceRebuilder {
   uint64_t known_ = 0;        // requested bytes of the blocks that are live
   uint64_t freed_older_ = 0;  // of those that were allocated before the history
   uint64_t passed_over_ = 0, lost_frees_ = 0;
+  size_t expected_events_ = 0;
 };
 
 }  // namespace spillway::tools

@@ -2,6 +2,7 @@
 
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/trace/trace_events.h"
 #include "tools/spillway/report/trace/trace_history.h"
 
 namespace spillway::tools {
@@ -24,31 +25,34 @@ void TraceReport::look_at_the_end() {
   }
 }
 
-void TraceReport::look_back() {
-  if (!contents_.closed) {
-    history_ = history_of(contents_);
-    look_at_the_end();
-  }
+bool TraceReport::needs_findings() const {
   const bool last = incident_ != nullptr && incident_ == analysis_.foremost() && !is_driver_call(*incident_);
-  if (!last || incident_->outcome == trace::Outcome::kGranted || !incident_->term(trace::Term::kLimit))
-    return;
-  if (contents_.closed) history_ = history_of(contents_);
+  return last && incident_->outcome != trace::Outcome::kGranted &&
+         incident_->term(trace::Term::kLimit).has_value();
+}
+
+void TraceReport::look_back(uint64_t lines) {
+  last_events_ = last_events(contents_, incident_, lines);
+  if (contents_.closed && !needs_findings()) return;
+  history_ = take_history(&contents_);
+  if (!contents_.closed) look_at_the_end();
+  if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.
   findings_ = look_into(history_, incident_->term(trace::Term::kLimit));
   if (findings_) fitted_ = what_would_have_fitted(history_, *findings_);
 }
 
-ReportInput TraceReport::input(uint64_t events) const {
-  ReportInput input{path_, contents_, analysis_, incident_, events, nullptr, nullptr, last_};
+ReportInput TraceReport::input() const {
+  ReportInput input{path_, contents_, analysis_, incident_, last_events_, nullptr, nullptr, last_};
   if (findings_) input.findings = &*findings_;
   if (fitted_) input.fitted = &*fitted_;
   return input;
 }
 
-std::string TraceReport::page(uint64_t events) const {
-  if (!findings_) return trace_page(input(events), nullptr);
+std::string TraceReport::page() const {
+  if (!findings_) return trace_page(input(), nullptr);
   const TraceHistory history{history_, *findings_};
-  return trace_page(input(events), &history);
+  return trace_page(input(), &history);
 }
 
 std::unique_ptr<TraceReport> read_trace_report(const std::string& path, std::string* error) {

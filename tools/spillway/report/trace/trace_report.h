@@ -27,22 +27,24 @@ class TraceReport {
   const Incident* incident() const { return incident_; }
   void show(const Incident* incident) { incident_ = incident; }
 
-  // Adds what the process had at last, where it did not close its trace, and what the history of allocations
-  // tells, where the incident that is shown is the last that was not rescued, of a block of Spillway's.
-  void look_back();
+  // Adds the last events, in `lines` lines at most; what the process had at last, where it did not close its
+  // trace; and what the history of allocations tells, where the incident that is shown is the last that was
+  // not rescued, of a block of Spillway's. The contents have no records from then on where the history was
+  // needed: what else is asked of them comes before.
+  void look_back(uint64_t lines);
 
-  // `events`: how many lines the last events have.
-  ReportInput input(uint64_t events) const;
-  // As one HTML page.
-  std::string page(uint64_t events) const;
+  ReportInput input() const;  // REQUIRES: look_back
+  std::string page() const;   // as one HTML page; REQUIRES: look_back
 
  private:
   void look_at_the_end();
+  bool needs_findings() const;
 
   const std::string path_;
-  const trace::Contents contents_;
+  trace::Contents contents_;
   const Analysis analysis_;
   const Incident* incident_;
+  LastEvents last_events_;
   MemoryHistory history_;
   std::vector<LastMemory> last_;
   std::optional<HistoryFindings> findings_;

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# beside_training.sh TRAINING... -- COMMAND...: COMMAND, beside a training that is under way and is killed after it.
+set -euo pipefail
+training=()
+while [ "$1" != -- ]; do
+  training+=("$1")
+  shift
+done
+shift
+log=$(mktemp)
+"${training[@]}" > "$log" 2>&1 &
+other=$!
+trap 'kill -KILL $other; rm -f "$log"' EXIT
+until grep -q '^step 1/' "$log"; do
+  kill -0 $other || { cat "$log" >&2; exit 1; }
+  sleep 0.05
+done
+"$@"
