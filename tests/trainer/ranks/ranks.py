@@ -13,6 +13,8 @@ import tempfile
 import time
 import unittest
 
+import side_by_side
+
 CORPUS = pathlib.Path(sys.argv.pop(2)).resolve()
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -245,4 +247,4 @@ class Errors(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

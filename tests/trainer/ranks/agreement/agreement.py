@@ -15,6 +15,7 @@ ALL = "--all" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--all"]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import ranks  # noqa: E402
+import side_by_side  # noqa: E402
 from ranks import BUILD, CORPUS, ON_CARDS, free_port  # noqa: E402
 
 
@@ -185,4 +186,4 @@ class Strikes(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)
