@@ -69,6 +69,10 @@ std::string apply_environment(Config& config) {
     if (!set_masks(text, config))
       return std::string("SPILLWAY_SIM_MASKS is '") + text + "': write all or none";
   }
+  if (const char* text = variable("SPILLWAY_SIM_WATCHDOG")) {
+    if (!set_watchdog(text, config))
+      return std::string("SPILLWAY_SIM_WATCHDOG is '") + text + "': write awaited or free";
+  }
   if (const char* text = variable("SPILLWAY_SIM_OVERHEADS")) {
     const std::string_view view = text;
     if (view != "on" && view != "off")
@@ -131,6 +135,12 @@ bool set_values(std::string_view text, Config& config) {
 bool set_masks(std::string_view text, Config& config) {
   if (text != "all" && text != "none") return false;
   config.masks = text == "all";
+  return true;
+}
+
+bool set_watchdog(std::string_view text, Config& config) {
+  if (text != "awaited" && text != "free") return false;
+  config.awaits_watchdog = text == "awaited";
   return true;
 }
 

@@ -78,7 +78,9 @@ struct Config {
   bool masks = true;        // in null mode masks that nobody computed are true wherever they decide a size
   bool poison = false;      // new pages hold 0xFF bytes, NaN as floats, instead of zeros
   bool peer_access = true;  // of each device to each other's memory
-  bool overheads = false;   // what real libraries take is modelled; true when a card was chosen
+  // A collective begins when PyTorch's watchdog has seen those before it (process/watchdog.h).
+  bool awaits_watchdog = true;
+  bool overheads = false;  // what real libraries take is modelled; true when a card was chosen
   std::optional<uint64_t>
       context_bytes;          // what an active context takes of its device; none: the table's, or 0
   uint64_t call_ns = 100;     // of every driver call: lets polling loops end
@@ -107,6 +109,8 @@ uint64_t overhead_bytes(const Config& config, std::string_view row);
 bool set_values(std::string_view text, Config& config);
 // "all" or "none". False: it is none of them.
 bool set_masks(std::string_view text, Config& config);
+// "awaited" or "free". False: it is none of them.
+bool set_watchdog(std::string_view text, Config& config);
 // Applies the profiles of a list such as "typical,virtual-machine", in its order. Returns "" or what is
 // wrong.
 std::string apply_profiles(std::string_view list, Config& config);

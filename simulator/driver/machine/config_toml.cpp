@@ -116,6 +116,9 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   if (const auto masks = reader.text("masks")) {
     if (!set_masks(*masks, config)) reader.reject("masks", "\"all\" or \"none\"");
   }
+  if (const auto watchdog = reader.text("watchdog")) {
+    if (!set_watchdog(*watchdog, config)) reader.reject("watchdog", "\"awaited\" or \"free\"");
+  }
   reader.flag("overheads", config.overheads);
   if (uint64_t bytes = 0; reader.bytes("context_bytes", 0, bytes)) config.context_bytes = bytes;
   reader.flag("poison", config.poison);

@@ -5,7 +5,9 @@
 //
 // Here it sees what was over when the host last waited for a whole stream (or, every 100 ms of the virtual
 // clock, what is over then), and a collective begins when the watchdog has seen all of that. So runs repeat,
-// and are what a GPU shows on which a step is long beside those 100 ms.
+// and are what a GPU shows on which a step is long beside those 100 ms. A program that waits for each of its
+// collectives leaves nothing to the watchdog: with `awaits_watchdog` false its short steps need not wait for
+// those 100 ms of real time.
 //
 // Thread-safety: used under the simulator's lock, which `await` gives up meanwhile. Ownership: none. Errors:
 // none: a watchdog that does not come is waited for once. Units: virtual ns.

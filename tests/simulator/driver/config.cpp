@@ -122,6 +122,7 @@ TEST(Config, cuInit_fails_on_a_bad_environment_and_says_why) {
       {{{"SPILLWAY_SIM_DEVICES", "1x"}}, "SPILLWAY_SIM_DEVICES is '1x'"},
       {{{"SPILLWAY_SIM_VALUES", "some"}}, "SPILLWAY_SIM_VALUES is 'some'"},
       {{{"SPILLWAY_SIM_MASKS", "half"}}, "SPILLWAY_SIM_MASKS is 'half': write all or none"},
+      {{{"SPILLWAY_SIM_WATCHDOG", "no"}}, "SPILLWAY_SIM_WATCHDOG is 'no': write awaited or free"},
       {{{"SPILLWAY_SIM_CONFIG", "/nowhere.toml"}}, "/nowhere.toml cannot be read"},
       {{{"SPILLWAY_SIM_CONFIG", "/tmp"}}, "/tmp cannot be read"},
   };

@@ -299,6 +299,28 @@ TEST(External, a_watchdog_sees_what_the_host_has_waited_for_before_the_next_coll
   });
 }
 
+TEST(External, a_watchdog_that_is_free_holds_no_collective_up) {
+  with_machine({{"SPILLWAY_SIM_WATCHDOG", "free"}}, [](const Machine& m) {
+    Others first, second;
+    first.state = second.state = SPILLWAY_EXTERNAL_ENDED;
+    const CUstream stream = m.stream();
+    m.submit(stream, first);
+    // It comes when nobody needs it any more.
+    std::atomic<bool> may_look{false};
+    Watchdog watchdog{m.table, m.recorded(stream)};
+    const std::jthread polls([&](const std::stop_token& stop) {
+      pthread_setname_np(pthread_self(), "pt_nccl_watchdg");
+      may_look.wait(false);
+      watchdog.run(stop);
+    });
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    m.submit(stream, second);
+    EXPECT_FALSE(watchdog.saw);
+    may_look = true, may_look.notify_all();
+    while (!watchdog.saw) std::this_thread::yield();
+  });
+}
+
 // At the end of a program nothing else happens any more: without this it would look for ever. Spillway's own
 // thread goes on asking how much is free, in a program that runs under `spillway run`.
 TEST(External, a_watchdog_that_frees_moves_no_clock_and_sees_the_truth_when_others_only_ask) {

@@ -13,11 +13,15 @@ import tempfile
 import time
 import unittest
 
+import side_by_side
+
 CORPUS = pathlib.Path(sys.argv.pop(2)).resolve()
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TRAINER = BUILD / "bin" / "spillway-train"
 DEADLINE = 120
+# The trainer waits for each of its collectives, and leaves nothing to PyTorch's watchdog.
+ON_CARDS = {"OMP_NUM_THREADS": "1", "SPILLWAY_SIM_WATCHDOG": "free"}
 
 
 def free_port():
@@ -86,7 +90,8 @@ class Case(unittest.TestCase):
         self.assertEqual(done.codes, [0] * size, done.errors)
         return done
 
-    def on_cards(self, size, limits=None, values="compute", options=(), fails=False, blocked=None, **settings):
+    def on_cards(self, size, limits=None, values="compute", options=(), fails=False, blocked=None, watchdog="free",
+                 **settings):
         """On a simulated machine with so many cards, started by torchrun; `limits`: of each rank's card.
 
         `blocked`: a file of rank 0 that cannot be written."""
@@ -100,8 +105,8 @@ class Case(unittest.TestCase):
         done = subprocess.run([BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", str(size),
                                "--values", values, "--", sys.executable, "-m", "torch.distributed.run",
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python", *words],
-                              capture_output=True, text=True, timeout=DEADLINE, env={**os.environ,
-                                                                                     "OMP_NUM_THREADS": "1"})
+                              capture_output=True, text=True, timeout=DEADLINE,
+                              env={**os.environ, **ON_CARDS, "SPILLWAY_SIM_WATCHDOG": watchdog})
         self.assertEqual(done.returncode != 0, fails, done.stdout[-4000:] + done.stderr[-4000:])
         return Ended(folder, [0] * size, [done.stderr], done.stdout)
 
@@ -127,7 +132,7 @@ class DataParallel(Case):
         self.assert_near(self.train(2, **t5), self.train(1, **t5))
 
     def test_cards_have_the_bits_of_processors(self):
-        cards, processors = self.on_cards(2), self.train(2)
+        cards, processors = self.on_cards(2, watchdog="awaited"), self.train(2)
         self.assertEqual(cards.steps(), processors.steps())
         self.assertEqual(cards.results["weights"], processors.results["weights"])
 
@@ -242,4 +247,4 @@ class Errors(Case):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

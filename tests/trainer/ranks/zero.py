@@ -99,7 +99,7 @@ class Checkpoints(Case):
 
 class Memory(Case):
     def peaks(self, size, zero, **settings):
-        done = self.on_cards(size, values="zeros", **{
+        done = self.on_cards(size, values="zeros", watchdog="awaited", **{
             "model.layers": 4, "model.width": 256, "model.heads": 4, "train.steps": 2, "train.batch": size,
             "evaluation.windows": size, "plan.recompute": "all", "train.precision": "bf16-mixed", "run.zero": zero,
             **settings})

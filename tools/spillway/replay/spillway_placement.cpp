@@ -23,9 +23,10 @@ constexpr uint64_t kLargestCardBytes = uint64_t{1} << 40;
 const driver::Table* load_simulator(std::string* error) {
   SimulatorLibraries libraries;
   if (!find_simulator_libraries(&libraries, error)) return nullptr;
-  for (const char* name : {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CONFIG", "SPILLWAY_SIM_DEVICES",
-                           "SPILLWAY_SIM_VALUES", "SPILLWAY_SIM_OVERHEADS", "SPILLWAY_SIM_REPORT",
-                           "SPILLWAY_SIM_MASKS", "SPILLWAY_SIM_MACHINE", "CUDA_VISIBLE_DEVICES"})
+  for (const char* name :
+       {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CONFIG", "SPILLWAY_SIM_DEVICES", "SPILLWAY_SIM_VALUES",
+        "SPILLWAY_SIM_OVERHEADS", "SPILLWAY_SIM_REPORT", "SPILLWAY_SIM_MASKS", "SPILLWAY_SIM_WATCHDOG",
+        "SPILLWAY_SIM_MACHINE", "CUDA_VISIBLE_DEVICES"})
     ::unsetenv(name);
   ::setenv("SPILLWAY_SIM_CAPACITY", kLargestCard, 1);
   driver::LoadError failed;

@@ -15,7 +15,8 @@ ALL = "--all" in sys.argv
 sys.argv = [word for word in sys.argv if word != "--all"]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import ranks  # noqa: E402
-from ranks import BUILD, CORPUS, free_port  # noqa: E402
+import side_by_side  # noqa: E402
+from ranks import BUILD, CORPUS, ON_CARDS, free_port  # noqa: E402
 
 
 # Of some 215 requests the backward has those from 150 on, when others have part of the step those from 180 on, and the
@@ -36,7 +37,7 @@ class Sweep(unittest.TestCase):
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python",
                                BUILD / "bin" / "ranks_sweep", CORPUS, str(zero), *requests, *cases],
                               capture_output=True, text=True, timeout=None if ALL else 300,
-                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+                              env={**os.environ, **ON_CARDS})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
         found = re.findall(r"(\w+): rank (\d), of rank (\d) (\d+) trainings, (\d+) failures, (\d+) recoveries in(.*)",
                            done.stdout)
@@ -185,4 +186,4 @@ class Strikes(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)
