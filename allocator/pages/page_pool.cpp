@@ -1,5 +1,7 @@
 #include "allocator/pages/page_pool.h"
 
+#include <utility>
+
 namespace spillway {
 
 void PagePool::reserve_spare(PageReservation* own, uint64_t bytes, uint64_t largest) {
@@ -34,7 +36,7 @@ void PagePool::take_promise_back(PageReservation* own) {
 void PagePool::put_back(PageReservation* own) {
   reserved_ -= own->in_pages();
   take_promise_back(own);
-  segment_is_gone(std::exchange(own->source_bytes, 0));
+  if (own->source_bytes != 0) segment_is_gone(std::exchange(own->source_bytes, 0));
   keep(own->take());
 }
 
