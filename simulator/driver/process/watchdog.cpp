@@ -116,7 +116,6 @@ std::vector<Watchdog::Finding> Watchdog::take_shown() {
 }
 
 void Watchdog::await() {
-  if (!machine().config.awaits_watchdog) return;
   for (const Finding& awaited : take_shown()) {
     const auto seen = [&] { return has_seen(awaited); };
     if (seen() || (any_watchdog() && changed_.wait_for(*Call::current(), kPatience, seen))) continue;

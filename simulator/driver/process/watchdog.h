@@ -41,9 +41,10 @@ class Watchdog {
   void calls_again();
 
   // A collective was put on `stream` that is over at `end`. On a default stream (0) PyTorch keeps nothing for
-  // it.
+  // it. Nothing is awaited with `awaits_watchdog` false.
   void expect(uint64_t stream, uint64_t end);
-  // Before the next one, on whichever stream. The lock of the thread's call is given up.
+  // Before the next one, on whichever stream: shows the watchdog what is over, and waits until it has seen of
+  // it what is expected. The lock of the thread's call is given up meanwhile.
   void await();
 
   void forget(uint64_t stream) { streams_.erase(stream); }

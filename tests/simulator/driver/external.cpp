@@ -299,24 +299,63 @@ TEST(External, a_watchdog_sees_what_the_host_has_waited_for_before_the_next_coll
   });
 }
 
+// A program that never waits for a whole stream, but for events only.
+TEST(External, a_watchdog_sees_every_100_ms_what_is_over_whether_it_is_awaited_or_free) {
+  for (const char* setting : {"awaited", "free"})
+    with_machine({{"SPILLWAY_SIM_WATCHDOG", setting}}, [](const Machine& m) {
+      Others first, second;
+      first.state = second.state = SPILLWAY_EXTERNAL_ENDED;
+      const CUstream stream = m.stream(), aside = m.stream();
+      m.submit(stream, first);
+      Watchdog watchdog{m.table, m.recorded(stream)};
+      const std::jthread polls([&](const std::stop_token& stop) { watchdog.run(stop); });
+      EXPECT_EQ(m.table.simulator->submit(aside, "100 ms", nullptr, 0, 100 * kLong, nullptr, nullptr),
+                CUDA_SUCCESS);
+      EXPECT_EQ(m.table.cuEventSynchronize(m.recorded(aside)), CUDA_SUCCESS);
+      m.submit(stream, second);
+      const int looks = watchdog.looks;
+      while (watchdog.looks < looks + 3) std::this_thread::yield();
+      EXPECT_TRUE(watchdog.saw);
+    });
+}
+
+// Whether a collective waits for the watchdog: it was asked for and is not placed. A collective that does not
+// wait is asked for and placed under one lock, and nobody sees it in between.
+struct HeldUp {
+  const Table& table;
+  uint64_t asked = calls(), placed = counts(table).launches;
+
+  uint64_t calls() const { return table.simulator->calls("cuLaunchKernel"); }
+  bool now() const {
+    const bool asked_for = calls() > asked;  // before the other look: it may be placed between the two
+    return asked_for && counts(table).launches == placed;
+  }
+};
+
 TEST(External, a_watchdog_that_is_free_holds_no_collective_up) {
   with_machine({{"SPILLWAY_SIM_WATCHDOG", "free"}}, [](const Machine& m) {
     Others first, second;
     first.state = second.state = SPILLWAY_EXTERNAL_ENDED;
     const CUstream stream = m.stream();
     m.submit(stream, first);
-    // It comes when nobody needs it any more.
-    std::atomic<bool> may_look{false};
     Watchdog watchdog{m.table, m.recorded(stream)};
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    // It looks when the collective waits for it, or when nobody needs it any more.
+    const HeldUp held_up{m.table};
+    std::atomic<bool> is_there{false}, may_look{false}, was_held_up{false};
     const std::jthread polls([&](const std::stop_token& stop) {
       pthread_setname_np(pthread_self(), "pt_nccl_watchdg");
-      may_look.wait(false);
+      is_there = true;
+      while (!may_look && !was_held_up) {
+        std::this_thread::yield();
+        was_held_up = held_up.now();
+      }
       watchdog.run(stop);
     });
-    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    while (!is_there) std::this_thread::yield();
     m.submit(stream, second);
-    EXPECT_FALSE(watchdog.saw);
-    may_look = true, may_look.notify_all();
+    EXPECT_FALSE(was_held_up) << "the collective waited for the watchdog";
+    may_look = true;
     while (!watchdog.saw) std::this_thread::yield();
   });
 }
