@@ -11,6 +11,7 @@
 namespace spillway {
 
 class Allocator;
+enum class Status : uint8_t;
 
 // Before the pool's first request. kInvalid: that is past, the pool has a source, or it is no private one.
 Status set_source(Allocator& allocator, DeviceId device, uint64_t pool,
