@@ -14,7 +14,7 @@ std::vector<Allocations::Idle> Allocations::take_idle(uint64_t pool, bool of_sou
     if (pool != kEveryPool && arena->pool() != pool) continue;
     const PoolSettings::Source source = heap_.tiling.pools().source_of(arena->pool());
     arena->each_hole(kUnitBytes, [&](Block* hole) {
-      if (is_alone(hole)) idle.push_back({arena.get(), hole, arena->allocation_of(hole), source});
+      if (is_alone(hole)) idle.push_back({arena.get(), hole, allocation_of(*arena, hole), source});
     });
   }
   for (const Idle& it : idle) it.arena->claim_pages(it.busy, range_of(it.busy));

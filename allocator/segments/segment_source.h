@@ -25,9 +25,10 @@ typedef struct spillway_segment_source {
   /* How large a segment it is asked for, so that a request of so many bytes fits. Takes no lock that a thread
    * with a waiting request may hold: this alone is also called while a handler runs. */
   uint64_t (*segment_bytes)(void* context, uint64_t bytes);
-  /* One of SPILLWAY_SEGMENT_*. Where the address is no multiple of 512, blocks begin at the next one; where the
-   * request does not fit then, the segment goes back, and one of 512 bytes more is asked for. An address from
-   * 2^47 on, or of memory that is in use, goes back too, and the request ends with an error that says so. */
+  /* One of SPILLWAY_SEGMENT_*. Where the address is no multiple of 512, blocks begin at the next one; where
+   * the request does not fit then, the segment goes back, and one of 512 bytes more is asked for. An address
+   * from 2^47 on, or of memory that is in use, goes back too, and the request ends with an error that says
+   * so. */
   uint32_t (*allocate)(void* context, uint64_t bytes, uint64_t* address);
   /* Nothing on the device uses the segment any more. */
   void (*free)(void* context, uint64_t address, uint64_t bytes);

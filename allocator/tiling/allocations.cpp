@@ -17,8 +17,8 @@ Block* Arena::add_allocation(AddressRange given, uint64_t size, uint64_t request
   return block;
 }
 
-AddressRange Arena::allocation_of(const Block* first) const {
-  return std::ranges::find(segments_, first, &Segment::first)->given;
+AddressRange allocation_of(const Arena& arena, const Block* first) {
+  return std::ranges::find(arena.segments(), first, &Segment::first)->given;
 }
 
 void Arena::forget_allocation(Block* busy) {

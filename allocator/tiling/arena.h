@@ -138,7 +138,6 @@ class Arena {
   // allocations.cpp: an allocation becomes a segment, and its beginning a live block. One that is idle whole
   // is taken out by `claim_pages`, and forgotten or put back by `put_hole`. Both by what was given.
   Block* add_allocation(AddressRange given, uint64_t size, uint64_t requested);
-  AddressRange allocation_of(const Block* first) const;
   void forget_allocation(Block* busy);
 
   // Takes `range`, whole pages inside `hole`, out as a busy block.
@@ -199,6 +198,8 @@ inline bool has_own_source(const Arena& arena) {
 inline AddressRange range_of(const Block* block) {
   return {block->address, block->end()};
 }
+// As it was given, by its first block.
+AddressRange allocation_of(const Arena& arena, const Block* first);
 // The block is all of its segment.
 inline bool is_alone(const Block* block) {
   return block->previous == nullptr && block->next == nullptr;
