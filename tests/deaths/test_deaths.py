@@ -2,9 +2,12 @@
 in its default mode and with Spillway as the allocator, and of PyTorch's own memory snapshots."""
 import concurrent.futures
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from machine import (BUILD, MIB, PROGRAMS, ROOT, SPILLWAY, Died, call, died_natively, died_under_run, report, simulate,
@@ -153,6 +156,20 @@ def training(folder, *options, width=512, steps=3):
             "--set", f"data.corpus={ROOT / '.deps' / 'corpus.txt'}", *options]
 
 
+def until(true, longest=20):
+    end = time.monotonic() + longest
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_running(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Trainer(unittest.TestCase):
     def trained(self, capacity, *options, before=(), **how):
         with tempfile.TemporaryDirectory() as folder:
@@ -205,6 +222,19 @@ class Trainer(unittest.TestCase):
         self.assertRegex(died.text, "(?m)^The process ended without closing the trace: it was killed, or crashed")
         self.assertRegex(died.text, r"Of device 0 it had [\d.]+ MiB in use at last")
         self.assertRegex(died.text, r"(?m)^RESCUED: .*by doing a step again with another plan")
+
+    def test_a_script_that_is_killed_leaves_no_training(self):
+        """As subprocess.run does when its time is over."""
+        training = ("bash", "-c", "echo $$; exec sleep 100")  # writes no step
+        for words in (("killed_in_a_step.sh", *training), ("beside_training.sh", *training, "--", "true")):
+            with self.subTest(words[0]), tempfile.TemporaryDirectory() as folder:
+                script = subprocess.Popen(["bash", PROGRAMS / words[0], *words[1:]],
+                                          env={**os.environ, "TMPDIR": folder})
+                until(lambda: any(log.stat().st_size for log in pathlib.Path(folder).iterdir()))
+                own = int(next(pathlib.Path(folder).iterdir()).read_text())
+                script.kill()
+                script.wait()
+                until(lambda: not is_running(own))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The checks of layers, definitions and pages must find what they are there to find: each is shown an offence."""
+"""The checks of layers, definitions, pages and reports must find what they are there to find: each is shown an offence."""
 import importlib.machinery
 import importlib.util
+import json
 import pathlib
 import sys
 import tempfile
@@ -90,4 +91,23 @@ assert english("**What goes.** All.\n\n*Who held it* is a view.\n\n`can not`\n\n
                "\n\n```\nWhat is here can not be seen\n```\n") == ["8", "1", "7"]
 assert list(pages.missing_from_contents("p.md", "[a](#a)\n## A\n## B\n")) == [
     "p.md:3: not in the list by subject: ## B"]
+# A text that says nothing wrong, of a trace whose data lack a term.
+reports = load("../tests/reports.py")
+with tempfile.TemporaryDirectory() as folder:
+    trace, command = pathlib.Path(folder) / "run.spill", pathlib.Path(folder) / "spillway"
+    trace.touch()
+
+    def opens(rest):
+        incident = {"incident": 1, "outcome": "granted", "equation": {"limit_bytes": 1, "residual_bytes": rest}}
+        data = json.dumps({"incidents": [incident]})
+        command.write_text(f"#!/bin/sh\ncase $* in *--json*) echo '{data}';; *) echo text;; esac\n")
+        command.chmod(0o755)
+        try:
+            return reports.text_of(command, trace) == "text\n"
+        except AssertionError:
+            return False
+
+    assert opens(0)
+    assert not opens(None)
+    assert not opens(1)
 print("the checks find what they are shown")

@@ -123,15 +123,18 @@ void read_beside_writers(uint32_t records_per_ring, uint64_t burst, int rounds) 
   const TemporaryFolder folder;
   auto trace = open_or_fail(folder / "t", {.rings = 4, .records_per_ring = records_per_ring});
   std::atomic<bool> stop{false};
+  std::atomic<int> wrapped{0};
   std::vector<std::thread> threads;
   for (uint64_t writer = 0; writer < 3; ++writer) {
     threads.emplace_back([&, writer] {
       for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
         trace->write(numbered(writer, i));
+        if (i == records_per_ring) ++wrapped;
         if (i % burst == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     });
   }
+  while (wrapped.load() < 3) std::this_thread::yield();
   uint64_t seen = 0;
   for (int round = 0; round < rounds && !testing::Test::HasFailure(); ++round) {
     const Contents contents = read_or_fail(folder / "t");
@@ -153,6 +156,11 @@ void read_beside_writers(uint32_t records_per_ring, uint64_t burst, int rounds) 
 // The ring moves on by a part of itself while it is read: what is given has no gap.
 TEST(TraceThreads, ReadsAFileThatIsBeingWritten) {
   read_beside_writers(1024, 700, 1'000);
+}
+
+// More records than a part of a list holds.
+TEST(TraceThreads, ReadsLargeRingsThatAreBeingWritten) {
+  read_beside_writers(1u << 15, 20'000, 20);
 }
 
 // So few slots that every one is rewritten while it is read.

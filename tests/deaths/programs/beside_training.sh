@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # beside_training.sh TRAINING... -- COMMAND...: COMMAND, beside a training that is under way and is killed after it.
+# The training ends with this script also where a test that times out kills the script.
 set -euo pipefail
 training=()
 while [ "$1" != -- ]; do
@@ -8,9 +9,9 @@ while [ "$1" != -- ]; do
 done
 shift
 log=$(mktemp)
-"${training[@]}" > "$log" 2>&1 &
+setpriv --pdeathsig KILL "${training[@]}" > "$log" 2>&1 &
 other=$!
-trap 'kill -KILL $other; rm -f "$log"' EXIT
+trap 'kill -KILL $other || true; wait; rm -f "$log"' EXIT
 until grep -q '^step 1/' "$log"; do
   kill -0 $other || { cat "$log" >&2; exit 1; }
   sleep 0.05

@@ -2,6 +2,7 @@
 // SPILLWAY_UPDATE_GOLDEN=1 writes the expected texts anew.
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/support.h"
@@ -276,6 +277,72 @@ TEST_F(Report, AStepThatWasNotDoneAgainIsNoRescue) {
   EXPECT_THAT(report(), HasSubstr("NOT RESCUED: 1 of 1 allocation failure."));
   EXPECT_EQ(nlohmann::json::parse(report({"--json"}))["run"]["gave_up"], 1);
   unwind(true);
+  EXPECT_THAT(report(), HasSubstr("RESCUED: the only allocation failure, by doing a step again"));
+}
+
+// It marks the step once, catches the error, and does the step again inside the mark.
+TEST_F(Report, AStepThatEndsWasDoneAgain) {
+  {
+    Story story(path());
+    story.step(Kind::kStepBegin, 4, 0);
+    story.oom(1, 100, 512, 512, "forward");
+    story.outcome(1, Outcome::kUnwind, 0, 1);
+    story.step(Kind::kStepEnd, 4, 0);
+  }
+  EXPECT_THAT(report(), HasSubstr("RESCUED: the only allocation failure, by doing a step again"));
+}
+
+// A rank changes its plan, and then all ranks agree to give up.
+TEST_F(Report, AStepThatHasItsNewPlanAndDoesNotBeginIsNoRescue) {
+  {
+    Story story(path());
+    story.step(Kind::kStepBegin, 4, 0);
+    story.oom(1, 100, 512, 512, "forward");
+    story.outcome(1, Outcome::kUnwind, 0, 1);
+    story.plan_change(4, 1, "recompute");
+  }
+  EXPECT_THAT(report(), HasSubstr("NOT RESCUED: 1 of 1 allocation failure."));
+}
+
+// An evaluation after the last step has no step that begins again.
+TEST_F(Report, AnEvaluationIsDoneAgainWhereItsPhaseGoesOn) {
+  const auto unwind = [&](const std::function<void(Story&)>& then) {
+    Story story(path());
+    story.step(Kind::kStepBegin, 4, 0);
+    story.step(Kind::kStepEnd, 4, 0);
+    story.phase("evaluation");
+    story.oom(1, 100, 512, 512, "evaluation");
+    story.outcome(1, Outcome::kUnwind, 0, 1);
+    then(story);
+  };
+  const std::string rescued = "RESCUED: the only allocation failure, by doing a step again";
+  const std::string not_rescued = "NOT RESCUED: 1 of 1 allocation failure.";
+  unwind([](Story& story) {  // the trainer: with the plan that it had
+    story.phase("");
+    story.phase("evaluation");
+  });
+  EXPECT_THAT(report(), HasSubstr(rescued));
+  unwind(
+      [](Story& story) { story.allocate(0x7f0000200000, 100, 512); });  // another program: inside the phase
+  EXPECT_THAT(report(), HasSubstr(rescued));
+  unwind([](Story& story) { story.phase(""); });
+  EXPECT_THAT(report(), HasSubstr(not_rescued));
+  unwind([](Story& story) {  // a rank: all ranks agree to give up
+    story.phase("");
+    story.plan_change(4, 1, "split_evaluation");
+    story.allocate(0x7f0000200000, 100, 512);
+  });
+  EXPECT_THAT(report(), HasSubstr(not_rescued));
+}
+
+TEST_F(Report, WhatIsOutsideOfStepsMayHaveBeenDoneAgain) {
+  {
+    Story story(path());
+    story.step(Kind::kStepBegin, 4, 0);
+    story.step(Kind::kStepEnd, 4, 0);
+    story.oom(1, 100, 512, 512, "validation");
+    story.outcome(1, Outcome::kUnwind, 0, 1);
+  }
   EXPECT_THAT(report(), HasSubstr("RESCUED: the only allocation failure, by doing a step again"));
 }
 

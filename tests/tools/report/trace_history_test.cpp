@@ -341,5 +341,37 @@ TEST(TraceHistory, RecordsThatMakeNoSenseAreSurvived) {
   }
 }
 
+// More records than a part of a list holds, so that parts are given back while they are read.
+TEST_F(WrittenByTheAllocator, TakingTheRecordsOfALargeTraceLosesNone) {
+  open(1 << 15);
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 40'000; ++i) {
+    if (blocks.size() == 8) {
+      put(blocks.front());
+      blocks.erase(blocks.begin());
+    }
+    blocks.push_back(get(static_cast<uint64_t>(512 * (1 + i % 5))));
+  }
+  trace::Contents contents;
+  std::string error;
+  ASSERT_TRUE(trace::read(path_, &contents, &error)) << error;
+  ASSERT_GT(contents.records.size(), 1u << 15);
+  ASSERT_GT(contents.overwritten, 0u);
+  const MemoryHistory kept = history_of(contents), taken = take_history(&contents);
+  EXPECT_TRUE(contents.records.empty());
+  EXPECT_EQ(taken.incomplete, kept.incomplete);
+  EXPECT_EQ(taken.passed_over, kept.passed_over);
+  const DeviceHistory &here = kept.devices.at(0), &there = taken.devices.at(0);
+  EXPECT_EQ(there.unknown_bytes, here.unknown_bytes);
+  ASSERT_EQ(there.events.size(), here.events.size());
+  for (size_t i = 0; i < here.events.size(); ++i) {
+    ASSERT_EQ(there.events[i].action, here.events[i].action) << i;
+    ASSERT_EQ(there.events[i].address, here.events[i].address) << i;
+    ASSERT_EQ(there.events[i].size, here.events[i].size) << i;
+  }
+  EXPECT_EQ(in_use(there).bytes, in_use(here).bytes);
+  EXPECT_EQ(in_use(there).blocks, 8u);
+}
+
 }  // namespace
 }  // namespace spillway::tools

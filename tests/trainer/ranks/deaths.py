@@ -15,7 +15,7 @@ import time
 import unittest
 
 import ranks
-from ranks import DEADLINE, free_port
+from ranks import DEADLINE, free_port, reports
 
 BOUND = 3  # seconds without a sign of life
 ENDED = 18  # the exit code of a rank that ends because of another one
@@ -90,8 +90,7 @@ class Case(ranks.Case):
             one.stderr.close()
 
     def side_by_side(self, folder):
-        command = [ranks.BUILD / "bin" / "spillway", "report", folder / "out"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return reports.text_of(ranks.BUILD / "bin" / "spillway", folder / "out")
 
     def report(self, folder, rank):
         path = folder / "out" / (f"rank-{rank}" if rank else ".") / "report.json"

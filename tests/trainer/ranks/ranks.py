@@ -18,6 +18,9 @@ import side_by_side
 CORPUS = pathlib.Path(sys.argv.pop(2)).resolve()
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+import reports  # noqa: E402
+
 TRAINER = BUILD / "bin" / "spillway-train"
 DEADLINE = 120
 # The trainer waits for each of its collectives, and leaves nothing to PyTorch's watchdog.
@@ -158,8 +161,11 @@ class Recovery(Case):
         second = json.loads((tight.folder / "results.rank-1.json").read_text())
         self.assertGreater(sum(device["unwound"] for device in second["devices"]), 0, second)
         self.assertEqual(sum(device["unwound"] for device in tight.results["devices"]), 0)
-        told = subprocess.run([BUILD / "bin" / "spillway", "report", tight.folder / "out"], capture_output=True,
-                              text=True)
+        told = reports.run(BUILD / "bin" / "spillway", tight.folder / "out")
+        traces = sorted((tight.folder / "out").rglob("*.spill"))
+        self.assertEqual(len(traces), 2, traces)
+        for trace in traces:
+            reports.text_of(BUILD / "bin" / "spillway", trace)
         self.assertIn("spillway-train: 2 ranks, start ", told.stdout, told.stderr)
         self.assertRegex(told.stdout, r"\n +1 +5 .* 10\.00 MiB +[1-9]\d* .* s +micro_batch=.*recompute")
         self.assertRegex(told.stdout, r"\nDifferences\n  rank 1 has the plan .*recompute")

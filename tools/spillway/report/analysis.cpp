@@ -16,6 +16,8 @@ using trace::Outcome;
 using trace::Record;
 using trace::Term;
 
+constexpr const char* kEvaluation = "evaluation";
+
 class Analyst {
  public:
   explicit Analyst(const trace::Contents& contents) : contents_(contents) {}
@@ -35,13 +37,27 @@ class Analyst {
  private:
   // A program may have had enough of trying, and end.
   void judge_what_was_not_done_again() {
-    const bool marks_steps = out_.run.last_begun.has_value();
-    if (!contents_.closed || !marks_steps) return;
+    if (!contents_.closed) return;
     for (const uint64_t number : to_be_done_again_) incidents_[number].outcome = Outcome::kGiveUp;
+  }
+
+  // Of a step and of an evaluation the trace shows whether they were done again. A new plan alone does not
+  // show it: a rank takes one before all ranks decide whether to go on.
+  void must_be_done_again(const Incident& incident) {
+    if (is_in_step_ || (step_ && incident.phase == kEvaluation)) to_be_done_again_.insert(incident.number);
+  }
+
+  // No step begins for it: its phase begins once more, or it allocates inside the one that it is in.
+  void evaluation_goes_on() {
+    std::erase_if(to_be_done_again_,
+                  [&](uint64_t number) { return incidents_[number].phase == kEvaluation; });
   }
 
   void take(const Record& record) {
     switch (record.kind) {
+      case Kind::kAllocate:
+        if (!to_be_done_again_.empty() && phase_ == kEvaluation) evaluation_goes_on();
+        return;
       case Kind::kFreePending:
         if (record.value != 0) pending_[{record.device, record.address}] = {record.detail, record.bytes};
         return;
@@ -76,9 +92,11 @@ class Analyst {
         return;
       case Kind::kPhase:
         phase_ = name(record.detail);
+        if (phase_ == kEvaluation) evaluation_goes_on();
         return;
       case Kind::kStepBegin:
         step_ = out_.run.last_begun = mark(record);
+        is_in_step_ = true;
         to_be_done_again_.clear();
         return;
       case Kind::kStepEnd:
@@ -191,20 +209,21 @@ class Analyst {
   void take_outcome(const Record& record) {
     Incident& it = incident(record);
     it.outcome = static_cast<Outcome>(record.detail);
-    if (it.outcome == Outcome::kUnwind) to_be_done_again_.insert(it.number);
+    if (it.outcome == Outcome::kUnwind) must_be_done_again(it);
     it.gained_bytes = record.bytes;
     it.microseconds = record.address;
     if (it.requested_bytes == 0) it.requested_bytes = record.requested;
   }
 
   void take_step_end(const Record& record) {
+    is_in_step_ = false;
+    to_be_done_again_.clear();  // a program may do it again inside one mark
     out_.run.last_ended = mark(record);
     ++out_.run.steps_ended;
     out_.run.tokens += record.detail;
   }
 
   void take_plan_change(const Record& record) {
-    to_be_done_again_.clear();
     out_.run.plan_changes.push_back(
         {record.address, record.bytes, record.requested, record.value, name(record.detail)});
   }
@@ -243,7 +262,8 @@ class Analyst {
   const trace::Contents& contents_;
   Analysis out_;
   std::map<uint64_t, Incident> incidents_;
-  std::set<uint64_t> to_be_done_again_;  // incidents of which no step has begun since
+  std::set<uint64_t> to_be_done_again_;  // incidents, until it is seen that they were
+  bool is_in_step_ = false;
   std::string phase_;
   std::optional<StepMark> step_;
   struct Wait {
