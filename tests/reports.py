@@ -1,5 +1,5 @@
-"""Opens reports for tests. Whatever a test looks for in one, the memory in it must add up: of every failure, the terms of
-the equation are the limit, with nothing left over."""
+"""Opens reports for tests. Whatever a test looks for in one, the memory in it must add up: of every failure, the terms
+of the equation are the limit, with nothing left over."""
 import json
 import pathlib
 import subprocess

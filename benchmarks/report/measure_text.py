@@ -2,8 +2,8 @@
 """Measures `spillway report`, as text, of each source that it reads: measure_text.py BUILD [EVENTS] [SOURCE...].
 
 Ten million events by default, of a trace of Spillway's (`trace`), a memory snapshot of PyTorch's (`snapshot`; making it
-takes a minute and 5 GB of memory) and a log of RMM's (`log`), files of 590 MB to 1.1 GB, one after the other. Prints the
-time, the processor's time, and the most memory that the report had. Exit code 1 where a bar is missed.
+takes a minute and 5 GB of memory) and a log of RMM's (`log`), files of 590 MB to 1.1 GB, one after the other. Prints
+the time, the processor's time, and the most memory that the report had. Exit code 1 where a bar is missed.
 """
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""The checks of layers, definitions, pages and reports must find what they are there to find: each is shown an offence."""
+"""The checks of layers, definitions, pages and reports must find what they are there to find: each sees an offence."""
 import importlib.machinery
 import importlib.util
 import json
