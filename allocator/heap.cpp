@@ -98,7 +98,7 @@ Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
   return set ? Status::kOk : Status::kInvalid;
 }
 
-Status DeviceHeap::set_source(uint64_t pool, PoolSettings::Source source) {
+Status DeviceHeap::set_source(uint64_t pool, const PoolSettings::Source& source) {
   if (heap_.forked()) return Status::kUnavailable;
   const Locked guard(heap_.lock);
   return heap_.tiling.set_source(pool, source) ? Status::kOk : Status::kInvalid;

@@ -36,7 +36,7 @@ class DeviceHeap {
   // `pool`: of which to give back idle pages; kEveryPool: of all that may.
   uint64_t give_back(uint64_t bytes_asked, uint64_t pool = kEveryPool, Round round = Round::kUp);
   Status set_pool(uint64_t pool, uint32_t flags);
-  Status set_source(uint64_t pool, PoolSettings::Source source);
+  Status set_source(uint64_t pool, const PoolSettings::Source& source);
   uint64_t empty_sources(uint64_t pool);
   void set_limit(uint64_t bytes);
   bool wait_until_idle();
