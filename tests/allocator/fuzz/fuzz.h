@@ -19,6 +19,7 @@ enum class Do : uint8_t {
   kLimit,
   kEmptyCache,
   kPool,
+  kSource,  // the pool that has a source is released, and another takes its place
   kFailDriver,
   kFailRequest,
   kCapture,     // begins one, or ends the one that there is
@@ -57,10 +58,9 @@ struct Instruction {
   uint32_t stream;  // which stream
 
   std::string print() const {
-    static constexpr const char* kNames[] = {"kAllocate",   "kFree",        "kRecord",     "kLaunch",
-                                             "kShare",      "kLimit",       "kEmptyCache", "kPool",
-                                             "kFailDriver", "kFailRequest", "kCapture",    "kJoin",
-                                             "kReplay",     "kAllocateAt",  "kFork"};
+    static constexpr const char* kNames[] = {
+        "kAllocate", "kFree",       "kRecord",      "kLaunch",  "kShare", "kLimit",  "kEmptyCache", "kPool",
+        "kSource",   "kFailDriver", "kFailRequest", "kCapture", "kJoin",  "kReplay", "kAllocateAt", "kFork"};
     return std::string("{Do::") + kNames[static_cast<int>(what)] + ", " + std::to_string(size) + ", " +
            std::to_string(slot) + ", " + std::to_string(stream) + "},";
   }
@@ -91,7 +91,8 @@ class Generator {
     if (dice < 9945) return {Do::kLimit, (24 + pick(200)) << 20, slot, stream};
     if (dice < 9956) return {Do::kEmptyCache, 0, slot, stream};
     if (dice < 9959) return {Do::kPool, pick(8), slot, stream};
-    if (dice < 9985) return {Do::kFailDriver, 1 + pick(pick(3) == 0 ? 8 : 2), slot, stream};
+    if (dice < 9961) return {Do::kSource, 0, slot, stream};
+    if (dice < 9986) return {Do::kFailDriver, 1 + pick(pick(3) == 0 ? 8 : 2), slot, stream};
     return {Do::kFailRequest, 1 + pick(8), slot, stream};
   }
 

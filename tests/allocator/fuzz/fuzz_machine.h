@@ -93,6 +93,8 @@ class Machine {
         return;
       case Do::kPool:
         return set_pool(1 + instruction.slot % (kSinglePool + 1), static_cast<uint32_t>(instruction.size));
+      case Do::kSource:
+        return set_source_pool(kPoolReleased);
       case Do::kFailDriver:
         return fail_driver(instruction);
       case Do::kFailRequest:
