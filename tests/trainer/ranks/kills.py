@@ -1,5 +1,6 @@
 """Kills and stops ranks at random instants, again and again: each time all end within the bound, the training goes on
-from its checkpoint, and at its end each step is there once, with the bits of a training that nobody disturbed.
+from its checkpoint, and at its end each step is there once, with the bits of a training that nobody disturbed. Each
+start draws its stage of ZeRO: all have the same bits, and a checkpoint goes on at any of them.
 
     kills.py BUILD CORPUS [--kills N] [--seed N]     half of them under torchrun, half of them started again by hand
 """
@@ -18,7 +19,7 @@ from ranks import free_port
 SIZE, STEPS, BOUND, START = 2, 50, 3, 20
 LONGEST_END = START + BOUND + 30  # before all have met they wait for START; a rank at its end has 30 seconds for it
 SETTINGS = {"train.steps": STEPS, "run.checkpoint_every": 3, "run.ranks_bound": BOUND, "run.ranks_beat": 0.2,
-            "run.ranks_timeout": START, "model.layers": 2, "evaluation.windows": 2, "run.zero": 1}
+            "run.ranks_timeout": START, "model.layers": 2, "evaluation.windows": 2}
 
 
 def parse():
@@ -37,10 +38,17 @@ class Kills(ranks.Case):
         print(f"seed {arguments.seed}", flush=True)
         self.whole = self.train(SIZE, **SETTINGS)
         self.seen = {"SIGKILL": 0, "SIGSTOP": 0}
+        self.stages = [0] * 4  # starts at each
         by_hand = arguments.kills // 2
         self.by_hand(by_hand)
         self.under_torchrun(arguments.kills - by_hand)
-        print(f"{self.seen['SIGKILL']} kills and {self.seen['SIGSTOP']} stops; each step once, with its bits")
+        print(f"{self.seen['SIGKILL']} kills and {self.seen['SIGSTOP']} stops, "
+              f"{self.stages} starts at the stages 0 to 3 of ZeRO; each step once, with its bits")
+
+    def at_a_stage(self):
+        zero = self.random.randrange(len(self.stages))
+        self.stages[zero] += 1
+        return SETTINGS | {"run.zero": zero}
 
     def strike(self, processes, folder, is_over):
         """At a random instant, one of the processes (ids); what it returns is stopped, and goes on later."""
@@ -76,7 +84,7 @@ class Kills(ranks.Case):
         while True:
             saved = (folder / "out" / "checkpoint.safetensors").exists()
             options = ("--resume", str(folder / "out")) if saved else ()
-            processes = self.start(SIZE, folder, options=options, **SETTINGS)
+            processes = self.start(SIZE, folder, options=options, **self.at_a_stage())
             if kills > 0:
                 kills -= 1
                 ended = lambda: any(one.poll() is not None for one in processes)
@@ -110,7 +118,7 @@ class Kills(ranks.Case):
             launcher = subprocess.Popen(
                 [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={SIZE}",
                  f"--max-restarts={kills + 1}", f"--master-port={free_port()}", "--no-python",
-                 *self.command(folder, "cpu", SETTINGS)],
+                 *self.command(folder, "cpu", self.at_a_stage())],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             last = []
             while kills > 0 and launcher.poll() is None:
