@@ -117,7 +117,7 @@ class Case(ranks.Case):
 
 class Deaths(Case):
     def test_a_rank_that_is_killed(self):
-        processes, folder = self.begun(**{"run.zero": 1})
+        processes, folder = self.begun(**{"run.zero": 3})
         processes[1].kill()
         done = self.ended(processes, folder)
         self.assertEqual(done.codes[1], -signal.SIGKILL)
@@ -132,7 +132,7 @@ class Deaths(Case):
         self.assertIn(f"\n  rank 2: incident {number}: rank 1 died", text)
 
     def test_the_rank_that_keeps_the_store_is_killed(self):
-        processes, folder = self.begun()
+        processes, folder = self.begun(**{"run.zero": 2})
         processes[0].kill()
         done = self.ended(processes, folder)
         self.assert_one_incident(done, folder, 0, r"rank 0 died", without=[0])
@@ -231,11 +231,11 @@ class OnCards(Case):
     BEGUN = "until [ -s $F/out/losses.txt ]; do sleep 0.05; done"
 
     def test_a_rank_that_is_killed(self):
-        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -9 $b", **{"run.zero": 1})
+        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -9 $b", **{"run.zero": 3})
         self.assert_one_incident(done, folder, 1, "rank 1 died: its process", without=[1])
 
     def test_a_rank_that_is_stopped(self):
-        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -STOP $b")
+        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -STOP $b", **{"run.zero": 2})
         self.assert_one_incident(done, folder, 1, "rank 1 does not answer for .* is stopped", without=[1])
         self.assertEqual(done.codes[1], ENDED, done.errors)
 

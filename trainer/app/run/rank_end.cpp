@@ -47,10 +47,12 @@ void RankEnd::settle(Results* results, bool agreed) {
     return;
   }
   const uint32_t rank = results->ended_by.value_or(watch_->rank());
-  results->incident =
-      watch_->say_why("rank " + std::to_string(rank) + " ended: " + first_line(results->verdict), rank);
-  if (results->incident->rank == watch_->rank() || results->exit_code != kExitError) return;
-  // An error that another rank's end has led to.
+  const std::string ended = "rank " + std::to_string(rank) + " ended: ";
+  results->incident = watch_->say_why(ended + first_line(results->verdict), rank);
+  const bool of_this_end =
+      results->incident->rank == watch_->rank() && results->incident->cause.starts_with(ended);
+  if (of_this_end || results->exit_code != kExitError) return;
+  // An error that another rank's end has led to, or that the others have left while this one was stopped.
   results->exit_code = kExitOtherRank;
   results->verdict = results->incident->text() + " (here: " + results->verdict + ")";
 }
