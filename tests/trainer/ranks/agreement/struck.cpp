@@ -104,7 +104,7 @@ Results train_as(const Launch& launch, const Corpus& corpus, const Strike& strik
   const Config config = config_of_struck();
   const auto ranks = std::make_shared<StruckRanks>(
       launch, at::kCPU,
-      RanksTimes{.timeout = milliseconds(15'000), .beat = milliseconds(200), .bound = milliseconds(3000)},
+      RanksTimes{.timeout = milliseconds(15'000), .beat = milliseconds(200), .bound = milliseconds(8000)},
       [end](std::shared_ptr<Watch> watch) { end->watch(std::move(watch)); });
   ranks->strike = strike;
   PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
