@@ -71,14 +71,24 @@ std::optional<Suspicion> Judge::hang_of_all(const Observed& now) const {
                            "): look at the network between them"};
 }
 
-std::optional<Suspicion> Judge::next_rank(Milliseconds passed, const Observed& now) {
-  if (!now.next || now.next->left) return std::nullopt;
+// The next rank's silence is what the store's answers tell of it. A store that answers late may be late for the
+// next rank too, which has then not had its turn.
+void Judge::follow_next(Milliseconds passed, const Observed& now) {
+  since_answer_ += passed;
+  if (now.exchanges == answers_) return;
   if (now.next->count != next_count_) {
     next_count_ = now.next->count;
     next_silent_ = Milliseconds{0};
   } else {
-    next_silent_ += passed;
+    next_silent_ += std::min(since_answer_, settings_.bound / 2);
   }
+  answers_ = now.exchanges;
+  since_answer_ = Milliseconds{0};
+}
+
+std::optional<Suspicion> Judge::next_rank(Milliseconds passed, const Observed& now) {
+  if (!now.next || now.next->left) return std::nullopt;
+  follow_next(passed, now);
   const std::string last_seen = " (last seen " + place_of(*now.next) + ")";
   const ProcessSeen seen = look_(*now.next);
   const std::string process = "its process " + std::to_string(now.next->process) + " on this machine is ";
@@ -103,18 +113,19 @@ std::optional<Suspicion> Judge::store(Milliseconds passed, const Observed& now) 
     return std::nullopt;
   }
   store_silent_ += passed;
-  const bool has_keeper = settings_.rank_0_keeps_store && now.keeper && settings_.rank != 0;
-  if (has_keeper && now.keeper->left) return std::nullopt;
-  const ProcessSeen seen = has_keeper ? look_(*now.keeper) : ProcessSeen::kElsewhere;
-  if (now.store_fails && seen == ProcessSeen::kGone)
-    return of(0, "died, which kept the store: its process " + std::to_string(now.keeper->process) +
-                     " on this machine is gone (last seen " + place_of(*now.keeper) + ")");
+  const bool is_elsewhere = !settings_.rank_0_keeps_store || settings_.rank == 0;
+  const std::optional<Beat> keeper = is_elsewhere ? std::nullopt : now.keeper;
+  if (keeper && keeper->left) return std::nullopt;
+  const ProcessSeen seen = keeper ? look_(*keeper) : ProcessSeen::kElsewhere;
+  if (keeper && now.store_fails && seen == ProcessSeen::kGone)
+    return of(0, "died, which kept the store: its process " + std::to_string(keeper->process) +
+                     " on this machine is gone (last seen " + place_of(*keeper) + ")");
   if (store_silent_ <= settings_.bound) return std::nullopt;
   const std::string whose = settings_.rank_0_keeps_store ? ", which rank 0 keeps," : ", the launcher's,";
   std::string cause = "the store at " + settings_.store + whose + " does not answer " +
                       rank_text(settings_.rank) + " for " + seconds_text(store_silent_);
-  if (seen == ProcessSeen::kStopped)
-    cause += ": rank 0's process " + std::to_string(now.keeper->process) + " on this machine is stopped";
+  if (keeper && seen == ProcessSeen::kStopped)
+    cause += ": rank 0's process " + std::to_string(keeper->process) + " on this machine is stopped";
   else if (!now.store_error.empty())
     cause += ": " + now.store_error;
   return Suspicion{settings_.rank_0_keeps_store ? 0 : -1, std::move(cause)};

@@ -71,6 +71,7 @@ class Judge {
   Milliseconds patience(const Activity& own) const;
   std::optional<Suspicion> own_hang(const Observed& now) const;
   std::optional<Suspicion> hang_of_all(const Observed& now) const;
+  void follow_next(Milliseconds passed, const Observed& now);
   std::optional<Suspicion> next_rank(Milliseconds passed, const Observed& now);
   std::optional<Suspicion> store(Milliseconds passed, const Observed& now);
   std::optional<Suspicion> lost_or_ended(Milliseconds passed, const Observed& now);
@@ -87,8 +88,8 @@ class Judge {
   Milliseconds quiet_{0};
   std::array<Milliseconds, 2> longest_at_first_{}, longest_{};
   // Of the next one.
-  uint64_t next_count_ = 0;
-  Milliseconds next_silent_{0};
+  uint64_t next_count_ = 0, answers_ = 0;
+  Milliseconds next_silent_{0}, since_answer_{0};
   std::optional<uint64_t> gone_at_;  // exchanges when its process was missed first
   // Of the store.
   uint64_t exchanges_ = 0;

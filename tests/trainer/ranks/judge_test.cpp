@@ -87,6 +87,26 @@ TEST_F(JudgeOfRanks, TheLastRankWatchesTheFirst) {
   EXPECT_EQ(passes(2 * kBound, false)->rank, 0);
 }
 
+TEST_F(JudgeOfRanks, WhoHearsNothingFromTheStoreDoesNotAccuseTheNextRank) {
+  begin(1);
+  passes(kTick);
+  EXPECT_FALSE(passes(kBound - 10 * kTick, false)) << "the next one is silent, a little later the store is too";
+  EXPECT_THAT(passes(2 * kBound, false, false)->cause, HasSubstr("does not answer rank 1"));
+}
+
+TEST_F(JudgeOfRanks, AStoreThatAnswersLateSaysLittleOfTheNextRank) {
+  passes(kTick);
+  EXPECT_FALSE(passes(kBound - kTick, false, false));
+  EXPECT_FALSE(passes(kTick, false)) << "its turn may come a moment later";
+  EXPECT_FALSE(passes(kTick));
+  for (int late = 0; late < 2; ++late)
+    EXPECT_FALSE(passes(kBound - kTick, false, false) || passes(kTick, false));
+  passes(kBound - kTick, false, false);
+  const auto found = passes(kTick, false);
+  ASSERT_TRUE(found) << "three answers without a word of it";
+  EXPECT_THAT(found->cause, HasSubstr("rank 1 does not answer for 7.5 s"));
+}
+
 TEST_F(JudgeOfRanks, AStoreThatDoesNotAnswerIsItsKeepersEnd) {
   begin(1);
   const auto found = passes(2 * kBound, true, false);
