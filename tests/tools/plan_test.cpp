@@ -231,6 +231,44 @@ TEST_F(PlanCommand, OfSeveralRanksThePlanIsOfOneAndTheStepHasWhatTheyExchange) {
                 HasSubstr("plan: " + option + ": one rank has no links to others"));
 }
 
+TEST_F(PlanCommand, OfStagesThePlanFitsEachAndIsReadByTheTrainer) {
+  const std::vector<std::string> words{"--gpu",  "16GiB", "gpt2-large", "--batch", "32",     "--ranks", "4",
+                                       "--zero", "1",     "--stages",   "2",       "--toml", "p.toml"};
+  std::vector<std::string> as_text{"plan"};
+  as_text.insert(as_text.end(), words.begin(), words.end());
+  const Ran ran = run(as_text);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("4 ranks in 2 stages, 2 of each, share 32 rows a step"));
+  const trainer::Config planned = config("p.toml");
+  EXPECT_EQ(planned.run.stages, 2u);
+  EXPECT_EQ(planned.run.stage_layers.size(), 2u);
+  EXPECT_EQ(planned.run.stage_layers[0] + planned.run.stage_layers[1], 36u);
+
+  const nlohmann::json two = data(words);
+  EXPECT_EQ(two["ranks"], 4);
+  ASSERT_EQ(two["stages"].size(), 2);
+  EXPECT_EQ(two["stages"][1]["first_layer"], planned.run.stage_layers[0]);
+  for (const nlohmann::json& stage : two["stages"]) {
+    EXPECT_TRUE(stage["fits"]);
+    EXPECT_LE(stage["device_peak_bytes"], two["usable_bytes"]);
+    EXPECT_LE(stage["step_us"], two["best"]["step"]["total_us"]);
+  }
+  EXPECT_GT(two["best"]["step"]["ranks_us"], 0);
+
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "--gpu", "24GiB"});
+    return run(more).err;
+  };
+  EXPECT_THAT(refused({"gpt2", "--ranks", "3", "--stages", "2"}),
+              HasSubstr("plan: --stages is 2, and 3 rank(s) cannot be as many of each stage"));
+  EXPECT_THAT(refused({"gpt2", "--ranks", "16", "--stages", "16"}),
+              HasSubstr("plan: --stages is 16, more than the model's 12 layers"));
+  EXPECT_THAT(refused({"gpt2", "--ranks", "4", "--stages", "2", "--zero", "3"}),
+              HasSubstr("take stage 1 of ZeRO"));
+  EXPECT_THAT(refused({"gpt2", "--ranks", "2", "--stages", "2", "--gpus", "2"}),
+              HasSubstr("plan: --gpus: each rank of a pipeline's stages has one"));
+}
+
 TEST_F(PlanCommand, PrecisionAndOptimizerAreOfTheTrainer) {
   const auto best = [this](const std::vector<std::string>& more) {
     std::vector<std::string> words{"--gpu", "a100-80gb", "gpt2-medium", "--floor", "bit_exact"};

@@ -31,7 +31,7 @@ safetensors::Item state_item(WholeStates& states, const StateTensor& state, size
 // The same, of what holds a parameter.
 safetensors::Item parameter_item(WholeStates& states, const Parameters& parameters, size_t index,
                                  size_t which) {
-  const Parameters::Stored stored = parameters.stored(index)[which];
+  const Parameters::Stored stored = states.stored_shapes(index)[which];
   return {
       "model." + parameters.name(index) + stored.ending, name_of(stored.type), stored.sizes,
       [&states, index, which](std::span<std::byte> bytes) { copy_to(bytes, states.stored(index, which)); }};
@@ -40,13 +40,14 @@ safetensors::Item parameter_item(WholeStates& states, const Parameters& paramete
 // Every tensor of the state under its name, in the order of the file.
 std::vector<safetensors::Item> state_of(TrainingStep& program) {
   std::vector<safetensors::Item> items;
-  Parameters& parameters = program.parameters();
+  const Parameters& parameters = program.parameters();
+  WholeStates& whole = program.whole_states();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    for (size_t k = 0; k < parameters.stored(i).size(); ++k)
-      items.push_back(parameter_item(program.whole_states(), parameters, i, k));
-    const std::vector<StateTensor> states = program.optimizer().state_shapes(i);
+    for (size_t k = 0; k < whole.stored_shapes(i).size(); ++k)
+      items.push_back(parameter_item(whole, parameters, i, k));
+    const std::vector<StateTensor> states = whole.state_shapes(i);
     for (size_t k = 0; k < states.size(); ++k)
-      items.push_back(state_item(program.whole_states(), states[k], i, k, parameters.name(i)));
+      items.push_back(state_item(whole, states[k], i, k, parameters.name(i)));
   }
   return items;
 }
@@ -119,6 +120,7 @@ void restore_state(const safetensors::File& file, TrainingStep* program) {
   Parameters& parameters = program->parameters();
   Optimizer& optimizer = program->optimizer();
   for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!program->whole_states().is_here(i)) continue;
     const std::vector<Parameters::Stored> stored = parameters.stored(i);
     for (size_t k = 0; k < stored.size(); ++k)
       parameters.write_stored(

@@ -7,10 +7,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "trainer/config/stages.h"
 #include "trainer/data/examples.h"
 #include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/parameters/tiles.h"
+#include "trainer/plan/stages/stage.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
@@ -155,6 +157,8 @@ class ConfigReader {
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
     table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
     table.integer("zero", &run.zero, 0, 3);
+    table.integer("stages", &run.stages, 1, 1 << 16);
+    read_stage_layers(table);
     table.number("ranks_bound", &run.ranks_bound, 0, 1 << 30);
     table.number("ranks_beat", &run.ranks_beat, 0.05, 3600);
     table.boolean("log_json", &run.log_json);
@@ -162,6 +166,18 @@ class ConfigReader {
     table.text("nvme", &run.nvme);
     read_bytes(table, "limit", "2147483648 or \"2GiB\"", &run.limit_bytes);
     read_bytes(table, "nvme_least", "1048576 or \"1MiB\"", &run.nvme_least_bytes);
+  }
+
+  void read_stage_layers(StrictTable& table) {
+    const toml::array* counts = table.array("stage_layers");
+    if (!counts) return;
+    for (const toml::node& node : *counts) {
+      const auto* count = node.as_integer();
+      if (!count || count->get() < 1 || count->get() > 1 << 16)
+        return table.fail(*counts,
+                          "'run.stage_layers' must be how many layers each stage has, such as [6, 6]");
+      config_.run.stage_layers.push_back(uint32_t(count->get()));
+    }
   }
 
   static void read_bytes(StrictTable& table, const std::string& key, const char* such_as, uint64_t* bytes) {
@@ -249,6 +265,7 @@ class ConfigReader {
     if (config_.run.zero > 2 && config_.train.numerics.precision == Precision::kInt8)
       return "'run.zero' = 3 has no shares of matrices in 8 bits: take run.zero = 2, or another "
              "'train.precision'";
+    if (const std::string fault = fault_of_stages(config_); !fault.empty()) return fault;
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     if (!vocabulary) return error;
@@ -303,6 +320,10 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
 }
 
 }  // namespace
+
+std::vector<uint32_t> Config::stage_layers() const {
+  return run.stage_layers.empty() ? balanced_layers(model, run.stages) : run.stage_layers;
+}
 
 Shape Config::shape() const {
   return {.model = model,

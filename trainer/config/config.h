@@ -13,6 +13,7 @@
 #include "trainer/plan/device_map.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/plan/ranks/same_sequence.h"
 #include "trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
@@ -58,6 +59,8 @@ struct RunConfig {
   uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
   uint64_t ranks_timeout = 600;              // seconds that ranks wait for each other
   uint32_t zero = 0;                         // the stage of ZeRO: what ranks share in place of having it each
+  uint32_t stages = 1;                       // of a pipeline that the ranks are
+  std::vector<uint32_t> stage_layers{};      // that each of them has; empty: as balanced_layers has them
   double ranks_bound = 60;   // seconds that a rank may give no sign of life before all end; 0: nobody watches
   double ranks_beat = 2;     // seconds between two signs of life
   bool log_json = false;     // train.jsonl too
@@ -88,6 +91,8 @@ struct Config {
   void place_layers(const Machine& machine);
 
   Shape shape() const;
+  SharedWork shared_work() const { return {.zero = run.zero, .in_stages = run.stages > 1}; }
+  std::vector<uint32_t> stage_layers() const;  // of each stage
   const std::string& nvme_folder() const { return run.nvme.empty() ? run.out : run.nvme; }
   bool chooses_plan() const { return automatic_plan || automatic_micro_batch; }
 };

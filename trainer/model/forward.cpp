@@ -84,7 +84,8 @@ at::Tensor Forward::run_group(uint32_t layer, std::vector<BoundLayer> group, con
 
 Passage<at::Tensor> Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
                                  Reads reads) const {
-  for (uint32_t layer = first, end = first + count; layer < end;) {
+  const uint32_t end = std::min(first + count, stage.end);
+  for (uint32_t layer = std::max(first, stage.first); layer < end;) {
     std::vector<BoundLayer> group;
     if (const at::Device device = device_of(layer); x.device() != device) {
       co_await Pieces::Stop{pieces, &x};

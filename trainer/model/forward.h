@@ -9,6 +9,7 @@
 #include "trainer/model/pieces/pieces.h"
 #include "trainer/model/run_parts.h"
 #include "trainer/plan/plan.h"
+#include "trainer/plan/stages/stage.h"
 #include "trainer/residency/activations.h"
 
 namespace spillway::trainer {
@@ -36,6 +37,8 @@ struct Forward {
   bool training = false;
   Pieces* pieces = nullptr;                               // that it stops between, if any
   std::shared_ptr<ActivationPass> activations = nullptr;  // none: all that is kept stays on the devices
+  Stage stage{};                                          // of a pipeline over ranks: whose layers run
+  at::Tensor input{};  // x behind the layers of the stages before it; of the first stage none
 
   LayerWeights outer() const { return {keys.outer, parameters.slice(0, keys.outer.size())}; }
   at::Device device_of(uint32_t layer) const { return parameters[keys.layers[layer].first].device(); }
@@ -44,8 +47,8 @@ struct Forward {
 
   // What a layer's parts read beside x, on its device; asked once a layer, in their order.
   using Reads = std::function<std::vector<at::Tensor>(at::Device)>;
-  // Layers [first, first + count) one after the other, each on its device, as the plan has them, and back to
-  // the first device.
+  // Of layers [first, first + count) those of the stage one after the other, each on its device, as the plan
+  // has them, and back to the first device.
   Passage<at::Tensor> run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x, Reads reads) const;
 
  private:

@@ -54,10 +54,13 @@ Head head_of(const Architecture& model, const LayerWeights& outer, const at::Ten
 Passage<Head> gpt2_head(const Forward& forward, at::Tensor tokens) {
   const LayerWeights outer = forward.outer();
   TiedWeight words(outer["transformer.wte.weight"], forward.pieces);
-  at::Tensor x = forward.with_dropout(at::embedding(words.next(), tokens) +
-                                      outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
+  at::Tensor x = forward.input;
+  if (forward.stage.is_first())
+    x = forward.with_dropout(at::embedding(words.next(), tokens) +
+                             outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
   const Forward::Reads nothing = [](at::Device) { return std::vector<at::Tensor>(); };
   x = co_await forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
+  if (!forward.stage.is_last()) co_return Head{x, {}};
   Head head = gpt2::head_of(forward.model, outer, x);
   if (forward.model.tied_head) head.weight = words.next();
   co_return std::move(head);

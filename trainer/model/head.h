@@ -16,7 +16,7 @@ namespace spillway::trainer {
 
 struct Head {
   at::Tensor hidden;    // [sequences, target tokens, width]
-  at::Tensor weight;    // [vocabulary, width]
+  at::Tensor weight;    // [vocabulary, width]; of a stage before the last one not defined
   bool padded = false;  // targets below 0 are padding, which has no loss
   at::Tensor logits() const { return at::linear(hidden, weight); }
 };

@@ -51,13 +51,15 @@ Passage<Head> llama_head(const Forward& forward, at::Tensor tokens) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
   TiedWeight words(outer["model.embed_tokens.weight"], forward.pieces);
-  at::Tensor x = forward.with_dropout(at::embedding(words.next(), tokens));
+  at::Tensor x = forward.input;
+  if (forward.stage.is_first()) x = forward.with_dropout(at::embedding(words.next(), tokens));
   Rotation turns = rotation(tokens.size(1), model.head_width, model.rotary_base, outer.device());
   const Forward::Reads turns_on = [&](at::Device device) {
     turns = {turns.cosine.to(device), turns.sine.to(device)};
     return std::vector<at::Tensor>{turns.cosine, turns.sine};
   };
   x = co_await forward.run(0, model.layers, llama::kLayer, std::move(x), turns_on);
+  if (!forward.stage.is_last()) co_return Head{x, {}};
   Head head = llama::head_of(model, outer, x);
   if (model.tied_head) head.weight = words.next();
   co_return std::move(head);

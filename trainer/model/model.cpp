@@ -39,12 +39,15 @@ class DrawnValues {
 
 }  // namespace
 
-Model::Model(const Architecture& architecture)
-    : architecture_(architecture), table_(parameter_table(architecture)), keys_(architecture) {}
+Model::Model(const Architecture& architecture, const Stage& stage)
+    : architecture_(architecture),
+      stage_(stage),
+      table_(parameter_table(architecture, stage)),
+      keys_(architecture) {}
 
 InitialValues Model::initial_values(uint64_t seed) const {
-  return {table_.size(),
-          [drawn = std::make_shared<DrawnValues>(table_, seed)](size_t index) { return drawn->at(index); }};
+  const auto drawn = std::make_shared<DrawnValues>(parameter_table(architecture_), seed);
+  return {table_.size(), [drawn](size_t index) { return drawn->at(index); }};
 }
 
 std::vector<at::Tensor> Model::initial_parameters(uint64_t seed) const {
@@ -76,19 +79,23 @@ Passage<Head> Model::head_of(const Forward& forward, const at::Tensor& rows) con
 Forward Model::forward_of(const Weights& parameters, const Plan& plan, bool training,
                           const std::shared_ptr<ActivationHost>& host) const {
   Forward forward{architecture_, keys_, parameters, plan, training};
+  forward.stage = stage_;
   if (host != nullptr && !plan.offload.empty()) forward.activations = std::make_shared<ActivationPass>(host);
   return forward;
 }
 
 Passage<at::Tensor> Model::loss_of(Forward forward, at::Tensor rows) const {
   const Head head = co_await head_of(forward, rows);
+  if (!stage_.is_last()) co_return at::Tensor(head.hidden);
   co_return summed_loss(head, targets_of(rows), forward.plan.head_chunks);
 }
 
 Passage<at::Tensor> Model::loss_in_pieces(const Weights& parameters, at::Tensor rows, const Plan& plan,
-                                          Pieces* pieces, const std::shared_ptr<ActivationHost>& host) const {
+                                          Pieces* pieces, const std::shared_ptr<ActivationHost>& host,
+                                          at::Tensor input) const {
   Forward forward = forward_of(parameters, plan, true, host);
   forward.pieces = pieces;
+  forward.input = std::move(input);
   return loss_of(std::move(forward), std::move(rows));
 }
 
@@ -97,11 +104,15 @@ at::Tensor Model::loss_sum(const Weights& parameters, const at::Tensor& rows, co
   return loss_of(forward_of(parameters, plan, training, host), rows).finish();
 }
 
-at::Tensor Model::row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const {
+at::Tensor Model::row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
+                             const at::Tensor& input) const {
   const at::NoGradGuard no_grad;
   const Plan nothing_again;
-  const Forward forward{architecture_, keys_, parameters, nothing_again};
-  return losses_by_row(head_of(forward, rows).finish(), targets_of(rows), plan.head_chunks);
+  Forward forward{architecture_, keys_, parameters, nothing_again};
+  forward.stage = stage_;
+  forward.input = input;
+  const Head head = head_of(forward, rows).finish();
+  return stage_.is_last() ? losses_by_row(head, targets_of(rows), plan.head_chunks) : head.hidden;
 }
 
 at::Tensor Model::logits(const Weights& parameters, const at::Tensor& rows) const {

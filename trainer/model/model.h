@@ -19,15 +19,18 @@ namespace spillway::trainer {
 
 class Model {
  public:
-  explicit Model(const Architecture& architecture);
+  // `stage`: of a pipeline over ranks, whose layers are computed. REQUIRES of several: a decoder's model.
+  explicit Model(const Architecture& architecture, const Stage& stage = {});
 
   const Architecture& architecture() const { return architecture_; }
+  // Empty where other stages have a parameter.
   const std::vector<Parameter>& table() const { return table_; }
+  const Stage& stage() const { return stage_; }
   // Of a layer's parameters in the table.
   size_t first_of(uint32_t layer) const { return keys_.layers[layer].first; }
   size_t count_of(uint32_t layer) const { return keys_.layers[layer].count; }
 
-  // Weights from `seed` alone, in host memory; outlives the model.
+  // Weights from `seed` alone, of all stages, in host memory; outlives the model.
   InitialValues initial_values(uint64_t seed) const;
   std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
 
@@ -36,11 +39,14 @@ class Model {
   at::Tensor loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan, bool training,
                       const std::shared_ptr<ActivationHost>& host = nullptr) const;
   // The same in training, as a passage that stops between `pieces`, if there are some. All that it is given
-  // must outlive it, but the rows.
+  // must outlive it, but the rows and the input. A stage behind the first one is given an input, [rows,
+  // context, width]; one before the last has x of the same sizes in the place of the loss.
   Passage<at::Tensor> loss_in_pieces(const Weights& parameters, at::Tensor rows, const Plan& plan,
-                                     Pieces* pieces, const std::shared_ptr<ActivationHost>& host) const;
+                                     Pieces* pieces, const std::shared_ptr<ActivationHost>& host,
+                                     at::Tensor input = {}) const;
   // The same for each row, without autograd and dropout: [rows].
-  at::Tensor row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const;
+  at::Tensor row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
+                        const at::Tensor& input = {}) const;
   // [rows, target tokens, vocabulary], without dropout.
   at::Tensor logits(const Weights& parameters, const at::Tensor& rows) const;
 
@@ -52,6 +58,7 @@ class Model {
   at::Tensor targets_of(const at::Tensor& rows) const;  // [rows, target tokens]
 
   const Architecture architecture_;
+  const Stage stage_;
   const std::vector<Parameter> table_;
   const ParameterKeys keys_;
 };

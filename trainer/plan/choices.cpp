@@ -8,11 +8,16 @@
 
 namespace spillway::trainer {
 
+std::set<uint32_t> layers_here(const std::set<uint32_t>& layers, const Shape& shape) {
+  return {layers.lower_bound(shape.first_layer()), layers.lower_bound(shape.end_layer())};
+}
+
 bool recompute_in_segments(Plan* plan, const Shape& shape) {
   constexpr uint32_t kLeastLayers = 4;
-  const uint32_t in_a_row = std::max(shape.model.layers, shape.model.decoder_layers);
-  if (plan->recompute_segment > 1 || plan->recompute.size() < shape.layers() || in_a_row < kLeastLayers)
-    return false;
+  const uint32_t in_a_row =
+      std::min(shape.layers(), std::max(shape.model.layers, shape.model.decoder_layers));
+  const size_t again = layers_here(plan->recompute, shape).size();
+  if (plan->recompute_segment > 1 || again < shape.layers() || in_a_row < kLeastLayers) return false;
   plan->recompute_segment = static_cast<uint32_t>(std::lround(std::sqrt(in_a_row)));
   return true;
 }

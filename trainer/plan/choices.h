@@ -2,10 +2,15 @@
 //
 // Thread-safety: pure. Errors: false, with the plan as it was, where there is nothing to change.
 #pragma once
+#include <set>
+
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
+
+// Those that are a stage's.
+std::set<uint32_t> layers_here(const std::set<uint32_t>& layers, const Shape& shape);
 
 // Of n layers in segments of k the inputs of n / k + k live at once: fewest with the square root (Chen et
 // al., "Training Deep Nets with Sublinear Memory Cost", 2016). Of a plan that computes every layer again.

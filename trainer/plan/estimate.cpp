@@ -38,7 +38,7 @@ struct Estimator::Common {
   Common(const Shape& of, const Machine& on)
       : shape(of),
         machine(with_a_device(on)),
-        table(parameter_table(of.model)),
+        table(parameter_table(of.model, of.stage)),
         exchange(of, table, machine),
         kept(of, table) {
     for (const UpdatedParameter& parameter : kept.updated())
@@ -103,6 +103,7 @@ class Estimator::Counter {
     out_.evaluation_peak_bytes = out_.device_peak_bytes;
     const Memory& step = runs_.of(pass(micro_batch_, true));
     const std::vector<uint64_t> more = of_more_in_flight(step);
+    count_messages();
     const Memory& evaluation = runs_.of(pass(plan_.evaluation_batch, false));
     for (uint32_t device = 0; device < devices_; ++device) {
       for (size_t kind = 0; kind < kKinds; ++kind)
@@ -126,7 +127,8 @@ class Estimator::Counter {
     pass.precision = shape_.numerics.precision;
     pass.offload_least_bytes = shape_.offload_least_bytes;
     pass.tiles = tiles_of(plan_, shape_.numerics);
-    pass.in_pieces = training && in_flight(plan_, shape_.batch) > 1;
+    pass.in_pieces = training && shape_.stage.is_alone() && in_flight(plan_, shape_) > 1;
+    pass.stage = shape_.stage;
     return pass;
   }
 
@@ -142,7 +144,6 @@ class Estimator::Counter {
 
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
-    const Numerics& numerics = shape_.numerics;
     std::vector<uint64_t> sums(devices_), stored(devices_), states(devices_);
     std::vector<UpdateRoom> update(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
@@ -163,6 +164,8 @@ class Estimator::Counter {
       add("room to update in", device, update[device].bytes());
     }
     add("room for sums", 0, of_rank_.exchange_bytes());
+    if (!shape_.stage.is_alone())
+      add("room for what is written", 0, stage_buffer_bytes(shape_.ranks * shape_.stage.count));
     add("slots for whole parameters", 0, of_rank_.slots().weights);
     add("slots for whole gradients", 0, of_rank_.slots().gradients);
     add_on_host("parameters", streams_.on_host().weights);
@@ -222,11 +225,26 @@ class Estimator::Counter {
     states_on_nvme_ = share.file_bytes;
   }
 
+  // Of a stage: what passes between it and its neighbours. Beside what graphs keep these are a gradient that
+  // came, two that have not gone, and what a step that is undone sends in their place.
+  void count_messages() {
+    const Stage& stage = shape_.stage;
+    if (stage.is_alone()) return;
+    const auto bytes = [&](uint32_t rows) {
+      return uint64_t{rows} * model_.context * model_.width * shape_.numerics.weight_bytes();
+    };
+    const uint32_t gradients = (stage.is_last() ? 0 : 1) + (stage.is_first() ? 0 : 2);
+    add("messages of stages", 0,
+        gradients * bytes(micro_batch_) + bytes(std::max(plan_.micro_batch, plan_.evaluation_batch)));
+    out_.evaluation_peak_bytes[0] += bytes(std::max(plan_.micro_batch, plan_.evaluation_batch));
+  }
+
   // What devices have more at their peaks because others are under way beside the micro-batch that is there.
   std::vector<uint64_t> of_more_in_flight(const Memory& step) const {
     std::vector<uint64_t> more(devices_);
-    const uint32_t most = in_flight(plan_, shape_.batch);
+    const uint32_t most = in_flight(plan_, shape_);
     if (most < 2) return more;
+    if (!shape_.stage.is_alone()) return {(most - 1) * step.kept()};
     more = peaks_under_way(step.pieces(), micro_batches(plan_, shape_.batch), most);
     for (uint32_t device = 0; device < devices_; ++device) more[device] -= step.peak(device);
     return more;
@@ -238,6 +256,7 @@ class Estimator::Counter {
     const Memory* rest = left > 0 ? &runs_.of(pass(left, true)) : nullptr;
     StepTimes times(shape_, plan_, machine_, streams_);
     times.add_passes(step, rest, out_.device_seconds);
+    times.add_stages(step);
     for (size_t i = 0; i < table_.size(); ++i) {
       const bool elsewhere = is_away(plan_.optimizer, device_of(table_[i].layer));
       times.add_update({.elements = double(updated_[i].elements()),
@@ -277,6 +296,11 @@ uint32_t micro_batches(const Plan& plan, uint32_t batch) {
 
 uint32_t in_flight(const Plan& plan, uint32_t batch) {
   return plan.streams() ? 1 : std::clamp(plan.pipeline, 1u, micro_batches(plan, batch));
+}
+
+uint32_t in_flight(const Plan& plan, const Shape& shape) {
+  if (shape.stage.is_alone()) return in_flight(plan, shape.batch);
+  return std::min(shape.stage.most_under_way(), micro_batches(plan, shape.batch));
 }
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) {

@@ -34,6 +34,7 @@
 #include "trainer/plan/parameters/tile_record.h"
 #include "trainer/plan/plan.h"
 #include "trainer/plan/ranks/rank_links.h"
+#include "trainer/plan/stages/stage.h"
 
 namespace spillway::trainer {
 
@@ -45,10 +46,13 @@ struct Shape {
   uint32_t batch = 0;  // rows per optimizer step
   Numerics numerics{};
   uint64_t offload_least_bytes = kOffloadLeastBytes;  // of a storage that the plan's `offload` is of
-  // Processes that train the model together, of which this is one; and the stage of ZeRO: from 1 on a rank
-  // has the optimizer's states of its share alone (trainer/plan/parameters/partition.h).
+  // Processes that have the same layers and other rows, of which this is one; and the stage of ZeRO: from 1
+  // on a rank has the optimizer's states of its share alone (trainer/plan/parameters/partition.h).
   uint32_t ranks = 1, zero = 0;
-  uint32_t layers() const { return model.all_layers(); }
+  Stage stage{};  // of a pipeline over ranks, of which all that is counted is
+  uint32_t first_layer() const { return stage.first; }
+  uint32_t end_layer() const { return std::min(stage.end, model.all_layers()); }
+  uint32_t layers() const { return end_layer() - first_layer(); }
   // That the loss is of, in a step; with padding, where targets are padded.
   uint64_t tokens() const { return uint64_t{batch} * model.target_tokens(); }
 };
@@ -148,5 +152,7 @@ class Estimator {
 uint32_t micro_batches(const Plan& plan, uint32_t batch);
 // That are under way at a time: no more than there are, and one where layers pass to the host and back.
 uint32_t in_flight(const Plan& plan, uint32_t batch);
+// The same of a stage of a pipeline over ranks.
+uint32_t in_flight(const Plan& plan, const Shape& shape);
 
 }  // namespace spillway::trainer

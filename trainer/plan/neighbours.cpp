@@ -20,12 +20,12 @@ uint64_t less(uint64_t before, uint64_t after) {
 // taken, because their activations live longest. `layers` are those of the plan of which a part is computed
 // again, or the whole; of the latter there is nothing more to have.
 bool more_recompute(Plan* plan, std::set<uint32_t> Plan::* layers, const Shape& shape) {
-  std::set<uint32_t> have = plan->recompute;
-  have.insert((plan->*layers).begin(), (plan->*layers).end());
+  std::set<uint32_t> have = layers_here(plan->recompute, shape);
+  have.merge(layers_here(plan->*layers, shape));
   const size_t half = (shape.layers() + 1) / 2;
   if (have.size() >= shape.layers()) return false;
   const size_t want = have.size() < half ? half : shape.layers();
-  for (uint32_t layer = 0; layer < shape.layers() && have.size() < want; ++layer)
+  for (uint32_t layer = shape.first_layer(); layer < shape.end_layer() && have.size() < want; ++layer)
     if (have.insert(layer).second) (plan->*layers).insert(layer);
   *plan = normalised(*plan);
   return true;
@@ -89,7 +89,7 @@ uint64_t redo_us(const Move& move, const Plan& from, const Shape& shape, const E
   if (move.kind == MoveKind::kSplitEvaluation) return 0;
   if (move.guarantee != Guarantee::kBitExact) return now.step_us;
   const uint64_t batch = std::max(1u, shape.batch);
-  const uint64_t rows = uint64_t{from.micro_batch} * in_flight(from, shape.batch);
+  const uint64_t rows = uint64_t{from.micro_batch} * in_flight(from, shape);
   return now.step_us * std::min(rows, batch) / batch;
 }
 
@@ -255,6 +255,7 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     Move move{.kind = kind, .to = from, .name = name_of(kind), .guarantee = guarantee_of(kind)};
     if (move.guarantee > floor || !apply(kind, &move.to, shape, machine, device)) continue;
     move.to = normalised(move.to);
+    if (!shape.stage.is_alone() && move.to.streams()) continue;  // several micro-batches are under way
     const Estimate then = estimator.of(move.to);
     move.bytes_freed = less(now.device_peak_bytes[short_one], then.device_peak_bytes[short_one]);
     move.evaluation_bytes_freed =

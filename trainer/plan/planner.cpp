@@ -39,7 +39,7 @@ std::vector<Plan> micro_batches(const Plan& from, const Shape& shape, const Mach
 // To the host goes first what crosses the link once a step, then once a micro-batch, then twice. A disk is
 // for what the host has no room for, in the same order. Layers that pass the link are updated before their
 // next forward, beside which the update's copies pass.
-std::vector<Plan> host_places(const Plan& from, const Shape&, const Machine& machine) {
+std::vector<Plan> host_places(const Plan& from, const Shape& shape, const Machine& machine) {
   constexpr Place Plan::* kOrder[] = {&Plan::optimizer, &Plan::gradients, &Plan::parameters};
   std::vector<Plan> plans{from};
   for (const auto place : kOrder) plans[0].*place = Place::kDevice;
@@ -49,8 +49,11 @@ std::vector<Plan> host_places(const Plan& from, const Shape&, const Machine& mac
     plans.back().*place = Place::kHost;
     plans.back().just_in_time = place != &Plan::optimizer;
   }
+  // A stage has its layers on its device.
+  if (!shape.stage.is_alone()) plans.resize(2);
   if (machine.host_bytes == 0) return plans;
-  for (size_t i = 1; i <= std::size(kOrder); ++i)
+  const size_t levels = plans.size();
+  for (size_t i = 1; i < levels; ++i)
     for (size_t on_disk = 0; on_disk < i; ++on_disk) {
       plans.push_back(on_disk == 0 ? plans[i] : plans.back());
       plans.back().*kOrder[on_disk] = Place::kNvme;
@@ -155,26 +158,28 @@ using Kept = std::set<uint32_t> Plan::*;
 constexpr Kept kKept[] = {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload};
 
 // With several micro-batches under way nothing goes to the host.
-std::span<const Kept> kept_beside(const Plan& plan) {
-  return std::span(kKept).first(std::size(kKept) - (plan.pipeline > 1 ? 1 : 0));
+std::span<const Kept> kept_beside(const Plan& plan, const Shape& shape) {
+  const bool has_several = plan.pipeline > 1 || !shape.stage.is_alone();
+  return std::span(kKept).first(std::size(kKept) - (has_several ? 1 : 0));
 }
 
 // Of the first layers, because their activations live longest.
-Plan with_recompute(Plan plan, Kept what, uint32_t layers) {
+Plan with_recompute(Plan plan, Kept what, uint32_t layers, uint32_t first) {
   for (const Kept each : kKept) (plan.*each).clear();
   plan.recompute_segment = 1;
-  for (uint32_t layer = 0; layer < layers; ++layer) (plan.*what).insert((plan.*what).end(), layer);
+  for (uint32_t i = 0; i < layers; ++i) (plan.*what).insert((plan.*what).end(), first + i);
   return plan;
 }
 
 // What keeps least: all layers, or all but the last, whose activations are needed at once and may be the peak
 // beside its input; their inputs on the host; and in segments, where a model has enough layers.
 std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
-  std::vector<Plan> plans{with_recompute(plan, &Plan::recompute, shape.layers())};
-  if (shape.layers() > 1) plans.push_back(with_recompute(plan, &Plan::recompute, shape.layers() - 1));
+  std::vector<Plan> plans{with_recompute(plan, &Plan::recompute, shape.layers(), shape.first_layer())};
+  if (shape.layers() > 1)
+    plans.push_back(with_recompute(plan, &Plan::recompute, shape.layers() - 1, shape.first_layer()));
   Plan segments = plans[0];
   if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
-  if (plan.pipeline > 1) return plans;
+  if (plan.pipeline > 1 || !shape.stage.is_alone()) return plans;
   plans.push_back(plans[0]);
   plans.back().offload = plans[0].recompute;
   return plans;
@@ -207,7 +212,7 @@ class PlanSearch {
         floor_(floor),
         splits_(floor >= Guarantee::kNumericallyEqual),
         estimator_(shape, machine),
-        from_(with_recompute(from, &Plan::recompute, 0)) {
+        from_(with_recompute(from, &Plan::recompute, 0, 0)) {
     from_.placement.clear(), from_.peers.clear();
     from_.pipeline = from_.tiles = 1;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
@@ -222,6 +227,8 @@ class PlanSearch {
     out_.estimates = uint32_t(seen_.size());
     return std::move(out_);
   }
+
+  Candidate only(const Plan& plan) { return look(plan); }
 
   Planned run() {
     combine(from_, 0, [this](const Plan& plan) { search(plan); });
@@ -258,9 +265,9 @@ class PlanSearch {
         if (slows_down || is_slower) return;
         continue;
       }
-      for (const Kept what : kept_beside(combination)) {
+      for (const Kept what : kept_beside(combination, shape_)) {
         const auto with = [&](uint32_t k) -> const Candidate& {
-          return look(with_recompute(plans[at], what, k));
+          return look(with_recompute(plans[at], what, k, shape_.first_layer()));
         };
         const auto has_room = [&](uint32_t k) { return with(k).lacking_bytes == 0; };
         const uint32_t most = has_room(layers) ? layers : layers - 1;
@@ -288,9 +295,11 @@ class PlanSearch {
     const uint32_t layers = shape_.layers();
     const auto listed = [&](const auto& with) { list_one(combination, with); };
     for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers})
-      listed([&](const Plan& plan) { return with_recompute(plan, &Plan::recompute, count); });
-    for (const Kept part : kept_beside(combination).subspan(1))
-      listed([&](const Plan& plan) { return with_recompute(plan, part, layers); });
+      listed([&](const Plan& plan) {
+        return with_recompute(plan, &Plan::recompute, count, shape_.first_layer());
+      });
+    for (const Kept part : kept_beside(combination, shape_).subspan(1))
+      listed([&](const Plan& plan) { return with_recompute(plan, part, layers, shape_.first_layer()); });
     for (size_t i = 1; i < with_all_recomputed(combination, shape_).size(); ++i)
       listed([&](const Plan& plan) { return with_all_recomputed(plan, shape_)[i]; });
   }
@@ -397,6 +406,10 @@ double Candidate::tokens_per_second(const Shape& shape) const {
 
 Planned find_plan(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& from) {
   return PlanSearch(shape, machine, floor, from).run();
+}
+
+Candidate candidate_of(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& plan) {
+  return PlanSearch(shape, machine, floor, plan).only(plan);
 }
 
 Planned find_micro_batch(const Shape& shape, const Machine& machine, const Plan& from) {

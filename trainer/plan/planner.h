@@ -52,6 +52,9 @@ struct Planned {
 // of `from`.
 Planned find_plan(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& from);
 
+// One plan, with the evaluation's batch halved until it fits, where `floor` allows that.
+Candidate candidate_of(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& plan);
+
 // `from` with the largest micro-batch that fits, up to the batch, and an evaluation's batch that does; all
 // else stays. Where none fits, the only alternative has the smallest.
 Planned find_micro_batch(const Shape& shape, const Machine& machine, const Plan& from);

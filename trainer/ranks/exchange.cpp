@@ -1,21 +1,15 @@
 #include "trainer/ranks/exchange.h"
 
-#include <numeric>
 #include <stdexcept>
 
+#include "trainer/ranks/whole/row_gather.h"
 #include "trainer/runtime/out_of_memory.h"
 
 namespace spillway::trainer {
 namespace {
 
-constexpr int64_t kPartBytesAlignedTo = 16;
-
 at::Tensor in_bytes(const at::Tensor& tensor) {
   return tensor.view({-1}).view(at::kByte);
-}
-
-int64_t aligned_part(int64_t bytes) {
-  return (bytes + kPartBytesAlignedTo - 1) / kPartBytesAlignedTo * kPartBytesAlignedTo;
 }
 
 // In one kernel: each copy by itself would take a GPU as long as thousands of numbers.
@@ -173,27 +167,6 @@ void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& af
       after_round();
     });
   }
-}
-
-at::Tensor Exchange::gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes) {
-  const at::NoGradGuard no_grad;
-  const int64_t wanted = ranks_.leads() ? std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) : 0;
-  const at::Tensor all = at::empty({wanted}, at::device(at::kCPU).dtype(at::kByte));
-  const int64_t most = buffer_.numel() / ranks_.size() / kPartBytesAlignedTo * kPartBytesAlignedTo;
-  const int64_t longest = *std::max_element(bytes.begin(), bytes.end());
-  for (int64_t begin = 0; begin < longest; begin += most) {
-    const int64_t each = std::min(most, aligned_part(longest - begin));
-    const auto in_round = [&](uint32_t rank) { return std::clamp<int64_t>(bytes[rank] - begin, 0, each); };
-    if (const int64_t count = in_round(ranks_.rank()); count > 0)
-      part(ranks_.rank(), each).narrow(0, 0, count).copy_(in_bytes(mine).narrow(0, begin, count));
-    ranks_.all_gather(all_parts(each));
-    if (!ranks_.leads()) continue;
-    int64_t before = 0;
-    for (uint32_t rank = 0; rank < ranks_.size(); before += bytes[rank++])
-      if (const int64_t count = in_round(rank); count > 0)
-        all.narrow(0, before + begin, count).copy_(part(rank, each).narrow(0, 0, count));
-  }
-  return all;
 }
 
 }  // namespace spillway::trainer

@@ -45,9 +45,8 @@ class Exchange {
   // The sums of all ranks' `wholes` are added to each rank's own pieces of `shares`. BrokenRound where
   // memory runs out within.
   void add_up(size_t group, const Tensors& wholes, const Tensors& shares);
-  // One row of all ranks' rows in their order, on the host of rank 0; the others have none. `bytes`: of each
-  // rank's, of which `mine` is this one's.
-  at::Tensor gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes);
+  // Bytes; nothing in them outlasts a round.
+  const at::Tensor& buffer() const { return buffer_; }
 
  private:
   using Round = Partition::Round;

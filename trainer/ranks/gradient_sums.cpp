@@ -3,6 +3,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
+
 #include "trainer/step/staged_pieces.h"
 
 namespace spillway::trainer {
@@ -20,8 +22,10 @@ GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const Partition
 void GradientSums::begin() {
   added_up_ = rounds_done_ = 0;
   missing_.clear();
-  for (size_t group = 0; group < partition_.groups(); ++group)
-    missing_.push_back(partition_.parameters_of(group).size());
+  for (size_t group = 0; group < partition_.groups(); ++group) {
+    const auto is_here = [this](size_t index) { return !parameters_.is_empty(index); };
+    missing_.push_back(size_t(std::ranges::count_if(partition_.parameters_of(group), is_here)));
+  }
 }
 
 void GradientSums::sum(size_t group) {

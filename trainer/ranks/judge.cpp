@@ -71,8 +71,8 @@ std::optional<Suspicion> Judge::hang_of_all(const Observed& now) const {
                            "): look at the network between them"};
 }
 
-// The next rank's silence is what the store's answers tell of it. A store that answers late may be late for the
-// next rank too, which has then not had its turn.
+// The next rank's silence is what the store's answers tell of it. A store that answers late may be late for
+// the next rank too, which has then not had its turn.
 void Judge::follow_next(Milliseconds passed, const Observed& now) {
   since_answer_ += passed;
   if (now.exchanges == answers_) return;

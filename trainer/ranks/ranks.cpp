@@ -1,10 +1,13 @@
 #include "trainer/ranks/ranks.h"
 
 #define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <sstream>
 
@@ -17,10 +20,8 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 constexpr Milliseconds kLongestGoodbye{60'000}, kLongestRead{5'000};
-
-std::string name_of(uint32_t rank) {
-  return "rank " + std::to_string(rank);
-}
+// Messages that have not gone, before a rank waits for the first of them.
+constexpr size_t kMostSent = 2;
 
 // A connection of the watch's own.
 class StoreOfWatch : public WatchStore {
@@ -91,29 +92,49 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const Launch& launch) {
                          : c10d::ProcessGroupGloo::createDeviceForHostname(address);
 }
 
-c10::intrusive_ptr<c10d::Backend> over_gloo(const StorePointer& store, const Launch& launch,
-                                            Milliseconds timeout) {
+// `launch`: where the ranks meet; of a part of them it has another rank and size.
+c10::intrusive_ptr<c10d::Backend> group_of(at::Device device, const StorePointer& store, const Launch& launch,
+                                           Milliseconds timeout) {
+  const auto rank = int(launch.rank), size = int(launch.size);
+  if (device.is_cuda()) {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+  }
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->timeout = timeout;
   options->devices.push_back(gloo_device(launch));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, int(launch.rank), int(launch.size), options);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
-c10::intrusive_ptr<c10d::Backend> over_nccl(const StorePointer& store, const Launch& launch,
-                                            Milliseconds timeout) {
-  auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = timeout;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, int(launch.rank), int(launch.size), options);
-}
+struct SentMessage {
+  c10::intrusive_ptr<c10d::Work> work;
+  at::Tensor tensor;
+};
 
 }  // namespace
 
 struct Ranks::Communication {
+  Launch launch;
   StorePointer store;
   c10::intrusive_ptr<c10d::Backend> group;
   Milliseconds timeout;
   at::Tensor numbers;  // for `add_up`: a full device must not end a run between its steps
   StoreRounds rounds;
+  std::deque<SentMessage> sent{};  // that may not have gone
+
+  // NCCL has it on the communicator of these ranks, which is there then, where it is one of a group of calls;
+  // by itself c10d would make another communicator, for the two.
+  c10::intrusive_ptr<c10d::Work> pass(const at::Tensor& message, bool sends, uint32_t other) const {
+    std::vector<at::Tensor> one{message};
+    const auto call = [&] {
+      return sends ? group->send(one, int(other), 0) : group->recv(one, int(other), 0);
+    };
+    if (!message.is_cuda()) return call();
+    group->startCoalescing();
+    call();
+    return group->endCoalescing();
+  }
 };
 
 Ranks::Ranks() = default;
@@ -133,19 +154,37 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
   watch_ = make_watch(launch, store, times);
   if (watched) watched(watch_);
   at::Tensor numbers = at::empty({kMostNumbers}, at::device(device).dtype(at::kDouble));
-  communication_.reset(new Communication{store, nullptr, timeout, std::move(numbers),
+  communication_.reset(new Communication{launch, store, nullptr, timeout, std::move(numbers),
                                          StoreRounds(*store, rank_, size_, timeout)});
-  together("the start of the ranks' communication", [&] {
-    communication_->group =
-        device.is_cuda() ? over_nccl(store, launch, timeout) : over_gloo(store, launch, timeout);
-  });
-  warm_up(device);
+  together("the start of the ranks' communication",
+           [&] { communication_->group = group_of(device, store, launch, timeout); });
+  warm_up();
+}
+
+Ranks::Ranks(const Ranks& whole, const std::string& name, const std::vector<uint32_t>& members)
+    : rank_(uint32_t(std::ranges::find(members, whole.rank()) - members.begin())),
+      size_(uint32_t(members.size())),
+      watch_(whole.watch_) {
+  const Communication& all = *whole.communication_;
+  Launch launch = all.launch;
+  launch.rank = rank_, launch.size = size_;
+  StorePointer store = c10::make_intrusive<c10d::PrefixStore>(name, all.store);
+  const at::Device device = all.numbers.device();
+  communication_.reset(new Communication{launch, store, nullptr, all.timeout, at::empty_like(all.numbers),
+                                         StoreRounds(*store, rank_, size_, all.timeout)});
+  together("the start of the ranks' communication",
+           [&] { communication_->group = group_of(device, store, launch, all.timeout); });
+}
+
+std::shared_ptr<Ranks> Ranks::among(const std::string& name, const std::vector<uint32_t>& members) const {
+  if (members.size() == 1) return std::make_shared<Ranks>();
+  return std::shared_ptr<Ranks>(new Ranks(*this, name, members));
 }
 
 // A group whose other ranks are gone may wait for them when it is destroyed: it goes with the process.
-// Each kind once: makes the communicators, while there is memory for them.
-void Ranks::warm_up(at::Device device) {
-  const at::Tensor flat = at::zeros({int64_t{size_}}, at::device(device).dtype(at::kFloat));
+void Ranks::warm_up() {
+  if (is_alone()) return;
+  const at::Tensor flat = at::zeros({int64_t{size_}}, communication_->numbers.options().dtype(at::kFloat));
   reduce_scatter(flat);
   all_gather(flat);
   sum(0);
@@ -210,7 +249,8 @@ void Ranks::check_same(const std::string& what, const std::string& mine) {
     for (uint32_t rank = 1; rank < size_ && fault.empty(); ++rank) {
       const std::string differs = difference(first, text_in_store(store.get(keys[rank])));
       if (!differs.empty())
-        fault = "rank 0 and " + name_of(rank) + " do not go together, their " + what + " differ: " + differs;
+        fault = "rank 0 and rank " + std::to_string(rank) + " do not go together, their " + what +
+                " differ: " + differs;
     }
     store.set(what + "-read/" + std::to_string(rank_), bytes_in_store("yes"));
   });
@@ -282,6 +322,39 @@ void Ranks::all_gather(const at::Tensor& flat) {
   together(
       "the shares of all ranks", [&] { communication_->group->_allgather_base(all, mine)->wait(); },
       flat.is_cuda() ? Ends::kQueued : Ends::kNow);
+}
+
+at::Device Ranks::device() const {
+  return is_alone() ? at::Device(at::kCPU) : communication_->numbers.device();
+}
+
+void Ranks::send(const at::Tensor& message, uint32_t to) {
+  std::deque<SentMessage>& sent = communication_->sent;
+  together(
+      "a message to another rank",
+      [&] {
+        while (!sent.empty() && sent.front().work->isCompleted()) sent.pop_front();
+        for (; sent.size() >= kMostSent; sent.pop_front()) sent.front().work->wait();
+        sent.push_back({communication_->pass(message, true, to), message});
+      },
+      message.is_cuda() ? Ends::kQueued : Ends::kNow);
+}
+
+void Ranks::receive(at::Tensor message, uint32_t from) {
+  together(
+      "a message of another rank", [&] { communication_->pass(message, false, from)->wait(); },
+      message.is_cuda() ? Ends::kQueued : Ends::kNow);
+}
+
+void Ranks::wait_for_sent() {
+  if (is_alone() || communication_->sent.empty()) return;
+  together(
+      "a message to another rank",
+      [&] {
+        for (const SentMessage& one : communication_->sent) one.work->wait();
+        communication_->sent.clear();
+      },
+      communication_->numbers.is_cuda() ? Ends::kQueued : Ends::kNow);
 }
 
 double Ranks::sum(double mine) {

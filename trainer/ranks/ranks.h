@@ -11,6 +11,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "trainer/libtorch.h"
 #include "trainer/ranks/agreement/store_round.h"
@@ -34,6 +35,13 @@ class Ranks {
         const std::function<void(std::shared_ptr<Watch>)>& watched = {});
   virtual ~Ranks();
   Ranks(const Ranks&) = delete;
+  // Some of these ranks as ranks of their own, numbered in the order of `members`, of which this one is one;
+  // with the same watch, and with sums and messages in an order of their own. All members call it at once.
+  // `name`: other members at the same time, or the same once more, have another one.
+  std::shared_ptr<Ranks> among(const std::string& name, const std::vector<uint32_t>& members) const;
+  // Each kind of sum once: makes the communicators, while there is memory for them. All ranks call it; of
+  // those that were started it is done.
+  void warm_up();
 
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return size_; }
@@ -61,7 +69,15 @@ class Ranks {
   virtual void reduce_scatter(const at::Tensor& flat);
   // Each rank's own part comes to all.
   virtual void all_gather(const at::Tensor& flat);
-  // By these two, as a ring of the ranks sends them.
+  // A message to another rank, contiguous, which takes it by `receive` into a tensor of the same size. What
+  // one rank sends another one arrives in that order. It is queued, and its memory stays meanwhile.
+  void send(const at::Tensor& message, uint32_t to);
+  // What the current stream is given from now on is behind the message; on a CPU it is there.
+  void receive(at::Tensor message, uint32_t from);
+  // The same of all that was sent: it has gone.
+  void wait_for_sent();
+  at::Device device() const;  // of what is exchanged
+  // By these, as a ring of the ranks sends sums.
   uint64_t bytes_sent() const { return bytes_sent_; }
 
   // What this rank is at, for the watch; `doing` is a literal. A checkpoint may be long.
@@ -80,8 +96,9 @@ class Ranks {
 
  private:
   struct Communication;
+  // Of those of `whole`.
+  Ranks(const Ranks& whole, const std::string& name, const std::vector<uint32_t>& members);
 
-  void warm_up(at::Device device);
   at::Tensor own_part(const at::Tensor& flat);
   void sum_by_messages(const at::Tensor& flat, at::Tensor mine);
   // What all ranks do at once: the watch knows that this one waits, and says what a failure is. With kQueued

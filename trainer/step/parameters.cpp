@@ -15,6 +15,8 @@ void wait_for_autograd_thread(at::Device device) {
   torch::autograd::grad({output}, {leaf}, {output.detach()});
 }
 
+}  // namespace
+
 at::ScalarType weight_type(Precision precision) {
   switch (precision) {
     case Precision::kFloat32:
@@ -29,8 +31,6 @@ at::ScalarType weight_type(Precision precision) {
   }
   return at::kFloat;
 }
-
-}  // namespace
 
 at::ScalarType gradient_type(const Numerics& numerics) {
   return numerics.gradient_bytes() == 4 ? at::kFloat : weight_type(numerics.precision);
@@ -182,7 +182,7 @@ void Parameters::settle() {
 
 void Parameters::check_complete(uint32_t micro_batches) const {
   for (size_t i = 0; i < size(); ++i)
-    if (accumulated(i) != micro_batches)
+    if (!is_empty(i) && accumulated(i) != micro_batches)
       throw std::logic_error("parameter '" + names_[i] + "' accumulated " + std::to_string(accumulated(i)) +
                              " of " + std::to_string(micro_batches) + " micro-batches");
 }

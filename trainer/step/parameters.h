@@ -46,6 +46,8 @@
 
 namespace spillway::trainer {
 
+// That the model computes in.
+at::ScalarType weight_type(Precision precision);
 // That gradients are added up in.
 at::ScalarType gradient_type(const Numerics& numerics);
 
@@ -102,6 +104,8 @@ class Parameters {
 
   // Throws std::logic_error unless every parameter holds exactly `micro_batches`.
   void check_complete(uint32_t micro_batches) const;
+  // Another stage of a pipeline has it.
+  bool is_empty(size_t index) const { return !tiled_[index] && values_[index].numel() == 0; }
   uint32_t accumulated(size_t index) const {
     return tiled_[index] ? tiled_[index]->accumulated() : accumulated_[index];
   }

@@ -40,6 +40,15 @@ Residence residence_of(const Model& model, const Plan& plan, const Homes& homes,
           .shares = std::move(shares)};
 }
 
+// What other stages have is empty.
+InitialValues of_stage(const Config& config, const Stage& stage, InitialValues whole) {
+  if (stage.is_alone()) return whole;
+  const size_t size = whole.size();
+  return {size, [table = parameter_table(config.model), stage, whole = std::move(whole)](size_t index) {
+            return has(stage, table[index]) ? whole[index] : at::empty({0}, at::kFloat);
+          }};
+}
+
 InitialValues initial_of(const Config& config) {
   const Model model(config.model);
   if (config.pretrained.empty()) return model.initial_values(config.train.seed);
@@ -47,6 +56,12 @@ InitialValues initial_of(const Config& config) {
   std::shared_ptr<const Shards> weights = open_weights(config.pretrained, model, &error);
   if (!weights) throw std::runtime_error(error);
   return initial_values_of(std::move(weights), model);
+}
+
+std::unique_ptr<MicroBatchSchedule> schedule_of(const Mesh& mesh, const std::vector<at::Device>& devices,
+                                                bool draws, StageMessages& messages) {
+  if (mesh.has_stages()) return std::make_unique<StagePipeline>(devices, mesh.stage(), messages);
+  return std::make_unique<Pipeline>(devices, draws);
 }
 
 std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Device>& devices,
@@ -61,12 +76,12 @@ std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Dev
 }  // namespace
 
 TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
-                           const Plan& plan, const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks)
-    : TrainingStep(config, corpus, std::move(devices), plan, core, moves, std::move(ranks),
-                   initial_of(config)) {}
+                           const Plan& plan, const Core& core, PlanMoves& moves, const Mesh& mesh)
+    : TrainingStep(config, corpus, std::move(devices), plan, core, moves, mesh,
+                   of_stage(config, mesh.stage(), initial_of(config))) {}
 
 TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
-                           const Plan& plan, const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks,
+                           const Plan& plan, const Core& core, PlanMoves& moves, const Mesh& mesh,
                            const InitialValues& initial)
     : config_(config),
       examples_(corpus, config.model),
@@ -76,33 +91,40 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
           },
           config.train.batch, size_t{config.train.batch} * examples_.row_tokens(),
           {.workers = config.data.workers, .ahead = config.data.ahead}),
-      model_(config.model),
+      mesh_(mesh),
+      model_(config.model, mesh.stage()),
       devices_(std::move(devices)),
       core_(core),
       moves_(moves),
-      ranks_(std::move(ranks)),
-      share_(ranks_->share_of(config.train.batch)),
-      partition_(config.train.numerics, model_.table(), ranks_->size()),
-      zero_(ranks_->is_alone() ? 0 : config.run.zero),
+      ranks_(mesh.all()),
+      replicas_(mesh.replicas()),
+      share_(replicas_->share_of(config.train.batch)),
+      partition_(config.train.numerics, model_.table(), replicas_->size()),
+      zero_(replicas_->is_alone() ? 0 : config.run.zero),
       is_sharded_(zero_ > 0),
-      exchange_(*ranks_, partition_, devices_[0], gradient_type(config.train.numerics)),
+      exchange_(*replicas_, partition_, devices_[0], gradient_type(config.train.numerics)),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
                   in_8_bits(model_, config.train.numerics),
                   residence_of(model_, plan, Homes(plan, devices_), config, shares())),
-      gradient_sums_(parameters_, *ranks_, partition_, exchange_, !is_sharded_),
-      agreement_(*ranks_, config.model.all_layers(), config.run.zero,
+      gradient_sums_(parameters_, *replicas_, partition_, exchange_, !is_sharded_),
+      twins_(mesh_, parameters_, twins_of(model_.table(), partition_, replicas_->rank(), is_sharded_)),
+      agreement_(*ranks_, config.model.all_layers(), config.shared_work(),
                  /*confirms=*/config.train.numerics.optimizer == OptimizerKind::kAdafactor,
                  [this](bool evaluating) { drain(evaluating); }),
       optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
                  update_share()),
-      whole_states_(*ranks_, partition_, exchange_, parameters_, optimizer_, zero_),
+      whole_states_(mesh_, config.model, config.train.numerics, partition_, exchange_, parameters_,
+                    optimizer_, zero_),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()),
       queued_batch_(host_tensor({config.train.batch, examples_.row_tokens()}, at::kLong, devices_[0])),
-      pipeline_(devices_, config.model.dropout > 0) {
-  if (!ranks_->is_alone() && zero_ < 2)
+      messages_(mesh_, devices_[0], weight_type(config.train.numerics.precision), config.model.context,
+                config.model.width),
+      pipeline_(schedule_of(mesh_, devices_, config.model.dropout > 0, messages_)) {
+  reserve_messages(plan);
+  if (!replicas_->is_alone() && zero_ < 2)
     parameters_.on_accumulated([this](size_t index, uint32_t micro) { gradient_sums_.added(index, micro); });
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();

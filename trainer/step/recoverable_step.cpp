@@ -115,14 +115,14 @@ const Move* RecoverableStep::best(const std::vector<Move>& moves, const Failure&
   return best;
 }
 
-uint32_t RecoverableStep::zero() const {
-  return program_.ranks() ? program_.ranks()->zero() : 0;
+SharedWork RecoverableStep::shared_work() const {
+  return program_.ranks() ? program_.ranks()->shared_work() : SharedWork{};
 }
 
 // Whether the other ranks need not do anything again, nor otherwise.
 bool RecoverableStep::concerns_this_rank(const Move& move, const Failure& failure) const {
   return failure.can_be_repeated && (failure.step_can_restart || !redoes_the_step(move)) &&
-         same_sequence(plan_, move.to, zero());
+         same_sequence(plan_, move.to, shared_work());
 }
 
 // A move that needs the other ranks comes behind all that do not.
@@ -222,7 +222,7 @@ void RecoverableStep::maybe_grow_back(uint64_t step, uint64_t limit_bytes) {
   if (options_.grow_back_after == 0 || limit_bytes == 0 || earlier_.empty() || quiet_steps_ < wait_steps_)
     return;
   const Plan to = earlier_.back();
-  if (!same_sequence(plan_, to, zero())) return;  // the others would have to as well
+  if (!same_sequence(plan_, to, shared_work())) return;  // the others would have to as well
   const Estimate needed = estimate(shape_, to, machine_);
   const double allowed = double(limit_bytes) * (1 - options_.grow_back_headroom);
   for (const uint64_t peak : needed.device_peak_bytes)

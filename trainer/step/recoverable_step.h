@@ -145,7 +145,7 @@ class RecoverableStep {
   Resume recover(Failure failure, uint64_t step, bool evaluating);
   // False when there was no room to carry it out; then `failure` is that.
   bool take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record);
-  uint32_t zero() const;  // the stage of several ranks
+  SharedWork shared_work() const;
   bool concerns_this_rank(const Move& move, const Failure& failure) const;
   const Move* choose(const std::vector<Move>& moves, const Failure& failure, bool evaluating) const;
   template <typename Open>

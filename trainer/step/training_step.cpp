@@ -34,8 +34,8 @@ uint32_t device_in(const std::string& text) {
 // when it is used next.
 UpdateShare TrainingStep::update_share() {
   if (ranks_->is_alone()) return {};
-  UpdateShare share{.updated = partition_.updated(ranks_->rank(), is_sharded_ ? 1 : 0),
-                    .measured = partition_.own(ranks_->rank()),
+  UpdateShare share{.updated = partition_.updated(replicas_->rank(), is_sharded_ ? 1 : 0),
+                    .measured = measured(),
                     .over_ranks = [this](double mine) { return agreement_.squares(mine); },
                     .after_update = nullptr};
   if (!is_sharded_) return share;
@@ -115,9 +115,11 @@ void TrainingStep::restore_step() {
 
 // Of the step: nothing is computed, and nothing exchanged.
 void TrainingStep::forget_work() {
-  pipeline_.clear();
+  pipeline_->clear();
   sums_.clear();
   gradient_sums_.begin();
+  twins_.begin();
+  messages_.begin();
   agreement_.begin(step_);
   loss_ = 0;
   passes_ = 0;
@@ -125,10 +127,10 @@ void TrainingStep::forget_work() {
 }
 
 void TrainingStep::save_micro_batch(uint32_t micro_batch) {
-  pipeline_.save(micro_batch);
+  pipeline_->save(micro_batch);
 }
 void TrainingStep::restore_micro_batch(uint32_t micro_batch) {
-  pipeline_.restore(micro_batch);
+  pipeline_->restore(micro_batch);
 }
 
 uint64_t TrainingStep::targets_in(const std::vector<int64_t>& rows) const {
@@ -151,9 +153,10 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
                               .to(devices_[0], /*non_blocking=*/true);
   announce(number, plan);  // behind it: the link takes copies in their order
   // By the targets of the whole batch, of all ranks, whatever the split and however many a micro-batch has.
+  const bool in_pieces = !mesh_.has_stages() && most_under_way(plan) > 1;
+  const at::Tensor input = mesh_.stage().is_first() ? at::Tensor() : messages_.input(number, rows.size(0));
   return std::make_unique<MicroBatch>(number, model_, parameters_.weights(), rows, plan,
-                                      loss_scale_.value() / double(targets_),
-                                      in_flight(plan, share_.count) > 1, activations_);
+                                      loss_scale_.value() / double(targets_), in_pieces, activations_, input);
 }
 
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
@@ -163,28 +166,28 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   gradient_sums_.beside(sums_beside(plan));
   running_ = plan;
   sums_.resize(micro_batch_count_);
-  const Pipeline::Run run{.count = micro_batch_count_,
-                          .most = in_flight(plan, share_.count),
-                          .begin =
-                              [&](uint32_t number) {
-                                enter("forward");
-                                return begin_micro_batch(number, plan);
-                              },
-                          .before_backward =
-                              [&](const MicroBatch& one) {
-                                enter("backward");
-                                parameters_.begin_micro_batch(one.number());
-                              }};
+  const MicroBatchSchedule::Run run{.count = micro_batch_count_,
+                                    .most = most_under_way(plan),
+                                    .begin =
+                                        [&](uint32_t number) {
+                                          enter("forward");
+                                          return begin_micro_batch(number, plan);
+                                        },
+                                    .before_backward =
+                                        [&](const MicroBatch& one) {
+                                          enter("backward");
+                                          parameters_.begin_micro_batch(one.number());
+                                        }};
   auto failure = guarded("forward", [&] {
     if (has_rows(micro_batch, plan))
-      sums_[micro_batch] = pipeline_.run(micro_batch, run);
+      sums_[micro_batch] = pipeline_->run(micro_batch, run);
     else
       pass_over(micro_batch, plan);
     parameters_.end_micro_batch();
   });
   if (failure) {
-    pipeline_.drop();
-    failure->step_can_restart = !has_summed();
+    pipeline_->drop();
+    failure->step_can_restart = !mesh_.has_stages() && !has_summed();
     failure->can_be_repeated = zero_ < 3;
   }
   return failure;
@@ -194,7 +197,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
 // from the first sum on the step cannot begin anew. Gradients that live elsewhere are on the device for too
 // short a time.
 std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
-  if (ranks_->is_alone() || zero_ >= 2 || plan.gradients != Place::kDevice || proven_ != plan)
+  if (replicas_->is_alone() || zero_ >= 2 || plan.gradients != Place::kDevice || proven_ != plan)
     return std::nullopt;
   return micro_batch_count_ - 1;
 }
@@ -213,12 +216,13 @@ double TrainingStep::sum_of_losses() {
 std::optional<Failure> TrainingStep::prepare_commit() {
   auto failure = guarded("optimizer", [&] {
     zero_ < 2 ? gradient_sums_.add_up() : parameters_.join_exchange();
+    twins_.add_up();
     loss_ = agreement_.loss(agreement_.has_loss() ? 0 : sum_of_losses());
     optimizer_.prepare(step_, loss_scale_.value());
     agreement_.confirm();
   });
   if (failure)
-    failure->step_can_restart = !has_summed();
+    failure->step_can_restart = !mesh_.has_stages() && !has_summed();
   else
     sums_.clear();
   return failure;
@@ -254,6 +258,7 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
     parameters_.leave_devices(to.parameters, to.gradients, homes);  // the peer of a layer's new device
     parameters_.come_to_devices(to.parameters, to.gradients, homes);
     parameters_.reserve();
+    reserve_messages(to);
     // On a peer, those of layers that have another device now.
     const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
     if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);
@@ -279,6 +284,7 @@ void TrainingStep::plan_changed(uint64_t step, const Plan& from, const Plan& to,
 
 void TrainingStep::restore_evaluation() {
   agreement_.begin(step_);
+  messages_.begin();
   evaluation_losses_.clear();
   evaluated_ = 0;
 }
@@ -293,12 +299,13 @@ void TrainingStep::end_evaluation() {
 }
 
 std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
-  const uint32_t rows = zero_ < 3 ? ranks_->share_of(config_.evaluation.windows).count
-                                  : ranks_->largest_share_of(config_.evaluation.windows);
+  const uint32_t rows = zero_ < 3 ? replicas_->share_of(config_.evaluation.windows).count
+                                  : replicas_->largest_share_of(config_.evaluation.windows);
   evaluation_batch_ = plan.evaluation_batch;
   for (; evaluated_ < rows; evaluated_ += plan.evaluation_batch) {
     auto failure = guarded("evaluation", [&] {
       const at::Tensor sums = evaluate_rows(evaluated_, plan);
+      if (!sums.defined()) return;  // the last stage has them
       const float* sum = sums.const_data_ptr<float>();
       evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + sums.numel());
     });
@@ -311,7 +318,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
 
 at::Tensor TrainingStep::trained_weight(size_t index) {
   if (optimizer_.has_masters()) return whole_states_.of(index, 0);
-  return parameters_.is_shared(index) ? whole_states_.stored(index, 0) : optimizer_.weights(index);
+  return whole_states_.asks_for(index) ? whole_states_.stored(index, 0) : optimizer_.weights(index);
 }
 
 std::vector<std::string> TrainingStep::remarks() const {

@@ -14,23 +14,26 @@
 #include "trainer/ranks/agreement/step_agreement.h"
 #include "trainer/ranks/gradient_sums.h"
 #include "trainer/ranks/shares/rank_shares.h"
-#include "trainer/ranks/whole_states.h"
+#include "trainer/ranks/stages/mesh.h"
+#include "trainer/ranks/whole/whole_states.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
 #include "trainer/step/loss_scale.h"
+#include "trainer/step/micro_batches/pipeline.h"
+#include "trainer/step/micro_batches/stage_pipeline.h"
 #include "trainer/step/parameters.h"
-#include "trainer/step/pipeline.h"
 #include "trainer/step/random_state.h"
 #include "trainer/step/recoverable_step.h"
+#include "trainer/step/stages/twin_gradients.h"
 
 namespace spillway::trainer {
 
 class TrainingStep : public StepProgram {
  public:
   // `devices[i]` is what the plan calls device i. With other ranks this one computes its share of each batch,
-  // and of the evaluation.
+  // and of the evaluation, or its stage's part of that.
   TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
-               const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks = std::make_shared<Ranks>());
+               const Core& core, PlanMoves& moves, const Mesh& mesh = {});
 
   void begin(const StepKey& key) override;
   void save_step() override;
@@ -74,6 +77,8 @@ class TrainingStep : public StepProgram {
   // terms of `whole_states`.
   at::Tensor trained_weight(size_t index);
   WholeStates& whole_states() { return whole_states_; }
+  // Of what is at both ends of a pipeline of stages: the same on both.
+  uint64_t hash_of_twins();
   // What a person should know of how it computes, and of the disk that has some of it.
   std::vector<std::string> remarks() const;
   Parameters& parameters() { return parameters_; }
@@ -86,8 +91,7 @@ class TrainingStep : public StepProgram {
 
  private:
   TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
-               const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks,
-               const InitialValues& initial);
+               const Core& core, PlanMoves& moves, const Mesh& mesh, const InitialValues& initial);
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
   void in_commit(const std::function<void()>& work);
@@ -100,6 +104,11 @@ class TrainingStep : public StepProgram {
   void drain_evaluation();
   bool has_summed() const { return gradient_sums_.has_begun() || parameters_.has_summed(); }
   at::Tensor evaluate_rows(uint32_t first, const Plan& plan);
+  at::Tensor evaluate_here(const at::Tensor& tokens, const Plan& plan);
+  uint32_t most_under_way(const Plan& plan) const;
+  void reserve_messages(const Plan& plan);
+  void drain_messages(bool evaluating);
+  std::vector<std::vector<Span>> measured() const;
   UpdateShare update_share();
   Shares shares();
   std::optional<uint32_t> sums_beside(const Plan& plan) const;
@@ -110,18 +119,21 @@ class TrainingStep : public StepProgram {
   const Config config_;
   const Examples examples_;
   BatchLoader loader_;
+  const Mesh mesh_;
   const Model model_;
   const std::vector<at::Device> devices_;
   const Core& core_;
   PlanMoves& moves_;
-  const std::shared_ptr<Ranks> ranks_;
-  const Ranks::Share share_;  // of a batch's rows
+  const std::shared_ptr<Ranks> ranks_;     // all of them
+  const std::shared_ptr<Ranks> replicas_;  // that have the same parameters as this one
+  const Ranks::Share share_;               // of a batch's rows
   const Partition partition_;
-  const uint32_t zero_;  // the stage, 0 of a process that is alone
+  const uint32_t zero_;  // the stage of ZeRO, 0 of a process without replicas
   const bool is_sharded_;
   Exchange exchange_;
   Parameters parameters_;
   GradientSums gradient_sums_;
+  TwinGradients twins_;
   StepAgreement agreement_;
   Optimizer optimizer_;
   WholeStates whole_states_;
@@ -134,7 +146,8 @@ class TrainingStep : public StepProgram {
   uint64_t targets_ = 0;     // of the batch
   at::Tensor queued_batch_;  // the same, where copies to the device read it
   RandomState step_random_;
-  Pipeline pipeline_;
+  StageMessages messages_;
+  const std::unique_ptr<MicroBatchSchedule> pipeline_;
   std::vector<at::Tensor> sums_;  // of the losses, by micro-batch; on the device until the step's end
   double loss_ = 0;               // their sum, over the ranks too
   std::vector<double> evaluation_losses_;  // sums, by row of this rank

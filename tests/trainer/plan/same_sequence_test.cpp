@@ -12,14 +12,14 @@ namespace {
 
 TEST(Sequence, IsThatOfAllPlansWhereRanksShareStatesAtMost) {
   const Plan one{.micro_batch = 2}, other{.micro_batch = 3, .recompute = {1}};
-  for (const uint32_t zero : {0u, 1u}) EXPECT_TRUE(same_sequence(one, other, zero));
-  for (const uint32_t zero : {2u, 3u}) EXPECT_FALSE(same_sequence(one, other, zero));
+  for (const uint32_t zero : {0u, 1u}) EXPECT_TRUE(same_sequence(one, other, {zero}));
+  for (const uint32_t zero : {2u, 3u}) EXPECT_FALSE(same_sequence(one, other, {zero}));
 }
 
 TEST(Sequence, OfSharedGradientsFollowsFromTheMicroBatches) {
   const Plan one{.micro_batch = 2};
-  EXPECT_TRUE(same_sequence(one, {.micro_batch = 2, .evaluation_batch = 4, .recompute = {0}}, 2));
-  EXPECT_FALSE(same_sequence(one, {.micro_batch = 1}, 2));
+  EXPECT_TRUE(same_sequence(one, {.micro_batch = 2, .evaluation_batch = 4, .recompute = {0}}, {2}));
+  EXPECT_FALSE(same_sequence(one, {.micro_batch = 1}, {2}));
 }
 
 TEST(Sequence, OfSharedWeightsFollowsFromTheirUsesToo) {
@@ -33,13 +33,13 @@ TEST(Sequence, OfSharedWeightsFollowsFromTheirUsesToo) {
                              .parameters = Place::kNvme,
                              .gradients = Place::kHost,
                              .offload = {0}},
-                            3));
+                            {3}));
   Plan other = one;
   other.evaluation_batch = 2;
-  EXPECT_FALSE(same_sequence(one, other, 3));
-  EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0, 1}}, 3));
-  EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0}, .recompute_mlp = {1}}, 3));
-  EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0}, .recompute_attention = {1}}, 3));
+  EXPECT_FALSE(same_sequence(one, other, {3}));
+  EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0, 1}}, {3}));
+  EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0}, .recompute_mlp = {1}}, {3}));
+  EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0}, .recompute_attention = {1}}, {3}));
 }
 
 // Of ranks that have agreed each keeps the rest of its plan.
@@ -48,8 +48,8 @@ TEST(Sequence, IsThatOfTheCommonPlan) {
   const Plan other{.micro_batch = 2, .evaluation_batch = 3, .recompute_mlp = {1}, .parameters = Place::kNvme};
   const Plan joined = join(one, other);
   for (const uint32_t zero : {2u, 3u}) {
-    const Plan here = common_plan(one, joined, zero), there = common_plan(other, joined, zero);
-    EXPECT_TRUE(same_sequence(here, there, zero));
+    const Plan here = common_plan(one, joined, {zero}), there = common_plan(other, joined, {zero});
+    EXPECT_TRUE(same_sequence(here, there, {zero}));
     EXPECT_EQ(here.optimizer, Place::kHost);
     EXPECT_EQ(there.parameters, Place::kNvme);
   }

@@ -90,7 +90,8 @@ TEST_F(JudgeOfRanks, TheLastRankWatchesTheFirst) {
 TEST_F(JudgeOfRanks, WhoHearsNothingFromTheStoreDoesNotAccuseTheNextRank) {
   begin(1);
   passes(kTick);
-  EXPECT_FALSE(passes(kBound - 10 * kTick, false)) << "the next one is silent, a little later the store is too";
+  EXPECT_FALSE(passes(kBound - 10 * kTick, false))
+      << "the next one is silent, a little later the store is too";
   EXPECT_THAT(passes(2 * kBound, false, false)->cause, HasSubstr("does not answer rank 1"));
 }
 

@@ -53,10 +53,11 @@ class Case(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
+        self.config = ROOT / "configs" / "tiny.toml"
         self.runs = 0
 
     def command(self, folder, device, settings):
-        words = [TRAINER, "--config", ROOT / "configs" / "tiny.toml", "--device", device, "--json",
+        words = [TRAINER, "--config", self.config, "--device", device, "--json",
                  folder / "results.json"]
         for name, value in {"run.out": f"{folder}/out", "data.corpus": CORPUS, "run.threads": 1, "train.steps": 6,
                             "evaluation.windows": 8, "run.ranks_timeout": 60, **settings}.items():

@@ -73,7 +73,7 @@ class SharedOrder : public testing::TestWithParam<Family> {
       Config config = config_;
       config.run.zero = zero;
       PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
-      TrainingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, ranks);
+      TrainingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, Mesh(ranks));
       RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
       EXPECT_EQ(step.run(0), StepOutcome::kDone);
       if (!ranks->leads()) return program.whole_states().serve();

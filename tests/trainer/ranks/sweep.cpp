@@ -4,7 +4,8 @@
 //
 //     ranks_sweep CORPUS STAGE FIRST EVERY CASE...    prints how many trainings there were, or what differs
 //
-// The requests are FIRST, FIRST + EVERY, ...
+// STAGE is that of ZeRO, or "line": the ranks are the stages of a pipeline. The requests are FIRST, FIRST +
+// EVERY, ...
 //
 // Cases, of a rank's n-th request and all that follow it until a move is adopted, where no other is said:
 //     moves     moves that keep every bit
@@ -102,6 +103,7 @@ struct Sweep {
   Config config;
   const Corpus& corpus;
   std::shared_ptr<Ranks> ranks;
+  const Mesh& mesh;
   Case in;
 
   struct Trained {
@@ -117,14 +119,16 @@ struct Sweep {
   // `n`: the request of the disturbed step that fails, of `victim`; 0: none, but the victim has `plan` from
   // that step on, and so have the others where they share gradients.
   Trained train(uint32_t victim, uint64_t n, const Plan& plan) const {
-    PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
-    Disturbed program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, ranks);
+    Shape shape = config.shape();
+    shape.stage = mesh.stage();
+    PlanMoves moves(Core::get(), shape, {}, config.recovery.floor);
+    Disturbed program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, mesh);
     program.in = in, program.running = config.plan, program.follows = !fails(victim);
     program.first_micro_batch = config.plan.micro_batch;
-    RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
+    RecoverableStep step(program, shape, {}, config.plan, config.recovery);
     Trained trained;
     for (uint64_t number = 0; number < kSteps; ++number) {
-      if (number == kDisturbed && n == 0 && (fails(victim) || config.run.zero >= 2)) {
+      if (number == kDisturbed && n == 0 && (fails(victim) || config.shared_work().has_sequence())) {
         program.in.name = "moves";
         step.follow(number, plan, &trained.fault);
       }
@@ -167,10 +171,10 @@ struct Sweep {
   }
 };
 
-Config config_of(uint32_t stage, const Case& in) {
+Config config_of(uint32_t stage, uint32_t stages, const Case& in) {
   Config config;
   // Where layers come in slots: as many as slots have to leave them again.
-  config.model = small_gpt2(stage < 2 ? 1 : 2, 16, 2, 8, 0.1);
+  config.model = small_gpt2(std::max(stage < 2 ? 1u : 2u, stages), 16, 2, 8, 0.1);
   // Slots of fewer layers would free nothing, so that no layer would leave the card.
   if (in.is("adoption")) config.model = small_gpt2(4, 16, 2, 8, 0.1);
   config.data.workers = 0;
@@ -180,6 +184,7 @@ Config config_of(uint32_t stage, const Case& in) {
   config.recovery.floor = in.splits() ? Guarantee::kNumericallyEqual : Guarantee::kBitExact;
   if (in.is("attempts")) config.recovery.attempts = 2;
   config.run.zero = stage;
+  config.run.stages = stages;
   return config;
 }
 
@@ -221,13 +226,19 @@ int sweep_as_launched(int count, char** arguments) {
   if (!launch || !Core::install("", &error)) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
   ::setenv("CUDA_VISIBLE_DEVICES", own_gpu(*launch, "").value_or("").c_str(), 1);
   const auto number = [&](int i) { return std::strtoull(arguments[i], nullptr, 10); };
-  auto corpus = Corpus::open(arguments[1], 0.1, Examples::window_tokens(config_of(0, {}).model), &error);
+  auto corpus = Corpus::open(arguments[1], 0.1, Examples::window_tokens(config_of(0, 1, {}).model), &error);
   if (!corpus) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
   const auto ranks = std::make_shared<Ranks>(*launch, at::Device(at::kCUDA, 0),
                                              RanksTimes{.timeout = std::chrono::seconds(60)});
+  const uint32_t stages = std::string(arguments[2]) == "line" ? ranks->size() : 1;
+  const Mesh mesh = stages == 1 ? Mesh(ranks) : Mesh(ranks, config_of(0, stages, {}).stage_layers(), true);
   for (int i = 5; i < count; ++i) {
     const Case in{arguments[i]};
-    const Sweep of{.config = config_of(uint32_t(number(2)), in), .corpus = *corpus, .ranks = ranks, .in = in};
+    const Sweep of{.config = config_of(uint32_t(number(2)), stages, in),
+                   .corpus = *corpus,
+                   .ranks = ranks,
+                   .mesh = mesh,
+                   .in = in};
     for (uint32_t victim = 0; victim < (in.is("all") ? 1 : ranks->size()); ++victim)
       if (!sweep(of, victim, number(3), number(4))) return 1;
   }

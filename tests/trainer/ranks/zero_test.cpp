@@ -9,6 +9,7 @@
 #include "tests/trainer/ranks/over_threads.h"
 #include "tests/trainer/recovery/outcome.h"
 #include "tests/trainer/small_models.h"
+#include "trainer/ranks/whole/row_gather.h"
 #include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
@@ -94,7 +95,7 @@ TEST(Exchange, GathersRowsOfAnyLengthOnTheFirstRank) {
     Numbers numbers(*ranks, 5000, at::kFloat, {});
     const std::vector<int64_t> bytes{0, 7001, 12};
     const at::Tensor mine = at::full({bytes[ranks->rank()]}, ranks->rank() + 1, at::kByte);
-    const at::Tensor all = numbers.exchange.gather_rows(mine, bytes);
+    const at::Tensor all = gather_rows(*ranks, numbers.exchange.buffer(), mine, bytes);
     if (!ranks->leads()) {
       EXPECT_EQ(all.numel(), 0);
       return;
@@ -136,7 +137,7 @@ class Stages : public testing::TestWithParam<Numerics> {
       config.run.nvme = scratch_.file(std::to_string(ranks->rank()));
       std::filesystem::create_directories(config.run.nvme);
       PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
-      TrainingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, ranks);
+      TrainingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, Mesh(ranks));
       RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
       OfRank outcome;
       for (uint64_t number = 0; number < steps; ++number) {

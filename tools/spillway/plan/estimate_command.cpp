@@ -9,6 +9,7 @@
 #include "tools/spillway/plan/estimate.h"
 #include "tools/spillway/plan/gpu.h"
 #include "tools/spillway/plan/ranks.h"
+#include "tools/spillway/plan/stages/stages.h"
 #include "tools/spillway/plan/workload.h"
 #include "tools/spillway/rehearse/report/output.h"
 
@@ -59,11 +60,19 @@ int run_estimate(const EstimateOptions& options) {
   if (error = apply(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);
   if (error = share_among_ranks(options.ranks, &*workload); !error.empty())
     return fail(kUsageError, "estimate: " + error);
-  const auto needed =
-      trainer::estimate(workload->shape, workload->plan,
-                        {.devices = devices_of(workload->plan), .workspace_bytes = kProductWorkspace});
-  std::fputs((options.json ? estimate_json(*workload, needed) : estimate_text(*workload, needed)).c_str(),
-             stdout);
+  const trainer::Machine machine{.devices = devices_of(workload->plan), .workspace_bytes = kProductWorkspace};
+  std::string stages;
+  if (!workload->stage_layers.empty()) {
+    const trainer::StagedPlan staged =
+        stages_of(workload->shape, workload->stage_layers, machine, workload->plan);
+    workload->shape.stage = trainer::stage_of(workload->stage_layers, staged.slowest);
+    stages = "\n" + stages_text(staged) + "\nThe items are those of stage " + std::to_string(staged.slowest) +
+             ", which needs most.\n";
+  }
+  const auto needed = trainer::estimate(workload->shape, workload->plan, machine);
+  std::fputs(
+      (options.json ? estimate_json(*workload, needed) : estimate_text(*workload, needed) + stages).c_str(),
+      stdout);
   if (options.svg.empty()) return kSuccess;
   error = write_output(options.svg, estimate_svg(*workload, needed));
   return error.empty() ? kSuccess : fail(kUnwritable, "estimate: --svg: " + error);

@@ -46,10 +46,23 @@ int show(const PlanOptions& options, const PlanReport& report) {
 struct PlanTarget {
   Gpu gpu;
   trainer::Machine machine;
-  trainer::Planned planned;
+  Workload workload;  // of several stages: of the slowest one
+  trainer::Planned planned{};
+  std::optional<trainer::StagedPlan> staged{};
+
+  void find() {
+    if (workload.stage_layers.empty()) {
+      planned = find_plan(workload.shape, machine, workload.floor, workload.plan);
+      return;
+    }
+    staged = find_staged_plan(workload.shape, machine, workload.floor, workload.plan, workload.stage_layers);
+    planned = staged->planned;
+    workload.shape.stage = trainer::stage_of(staged->layers, staged->slowest);
+  }
+  PlanReport report() const { return {workload, gpu, machine, planned, staged ? &*staged : nullptr}; }
 };
 
-std::string read_targets(const PlanOptions& options, trainer::Precision precision,
+std::string read_targets(const PlanOptions& options, const Workload& workload,
                          std::vector<PlanTarget>* targets) {
   std::optional<uint64_t> host;
   if (!options.host.empty()) {
@@ -61,7 +74,7 @@ std::string read_targets(const PlanOptions& options, trainer::Precision precisio
     std::string error;
     const auto gpu = find_gpu(name, &error);
     if (!gpu) return "--gpu: " + error;
-    targets->push_back({*gpu, machine_of(*gpu, options.gpus, precision), {}});
+    targets->push_back({*gpu, machine_of(*gpu, options.gpus, workload.shape.numerics.precision), workload});
     targets->back().machine.host_bytes = host.value_or(0);
     targets->back().machine.rank_links = links_of(*gpu, options.ranks);
   }
@@ -71,11 +84,11 @@ std::string read_targets(const PlanOptions& options, trainer::Precision precisio
              : "";
 }
 
-int show_all(const PlanOptions& options, const Workload& workload, std::vector<PlanTarget>* targets) {
+int show_all(const PlanOptions& options, std::vector<PlanTarget>* targets) {
   std::vector<PlanReport> reports;
   for (PlanTarget& target : *targets) {
-    target.planned = find_plan(workload.shape, target.machine, workload.floor, workload.plan);
-    reports.push_back({workload, target.gpu, target.machine, target.planned});
+    target.find();
+    reports.push_back(target.report());
   }
   if (reports.size() == 1) return show(options, reports.front());
   std::fputs(cards_text(reports).c_str(), stdout);
@@ -92,13 +105,15 @@ int run_plan(const PlanOptions& options) {
   if (!workload) return fail(code, "plan: " + error);
   error = share_among_ranks(options.ranks, &*workload);
   if (!error.empty()) return fail(kUsageError, "plan: " + error);
+  if (options.gpus > 1 && !workload->stage_layers.empty())
+    return fail(kUsageError, "plan: --gpus: each rank of a pipeline's stages has one");
   std::vector<PlanTarget> targets;
-  error = read_targets(options, workload->shape.numerics.precision, &targets);
-  if (!error.empty()) return fail(kUsageError, "plan: " + error);
   if (!options.floor.empty())
     workload->floor =
         options.floor == "bit_exact" ? trainer::Guarantee::kBitExact : trainer::Guarantee::kNumericallyEqual;
-  return show_all(options, *workload, &targets);
+  error = read_targets(options, *workload, &targets);
+  if (!error.empty()) return fail(kUsageError, "plan: " + error);
+  return show_all(options, &targets);
 }
 
 std::function<int()> declare_plan(CLI::App& app, const Words&) {

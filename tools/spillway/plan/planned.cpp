@@ -8,8 +8,10 @@
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/picture.h"
 #include "tools/spillway/plan/ranks.h"
+#include "tools/spillway/plan/stages/stages.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
+#include "trainer/plan/choices.h"
 
 namespace spillway::tools {
 namespace {
@@ -27,6 +29,14 @@ std::string printed(const char* pattern, Values... values) {
 
 std::string share_text(size_t count, uint32_t layers) {
   return count == layers ? "all" : std::to_string(count) + " of " + std::to_string(layers);
+}
+
+// The plan of all stages names the layers of all: what is said is of one.
+trainer::Plan on_stage(trainer::Plan plan, const trainer::Shape& shape) {
+  for (const auto layers : {&trainer::Plan::recompute, &trainer::Plan::recompute_mlp,
+                            &trainer::Plan::recompute_attention, &trainer::Plan::offload})
+    plan.*layers = layers_here(plan.*layers, shape);
+  return plan;
 }
 
 std::string recomputed_text(const trainer::Plan& plan, uint32_t layers) {
@@ -80,7 +90,7 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
   const bool is_best = report.planned.best && candidate.plan == report.planned.best->plan;
   return {is_best ? "→" : "",
           std::to_string(candidate.plan.micro_batch),
-          recompute_text(candidate.plan, shape.layers()),
+          recompute_text(on_stage(candidate.plan, shape), shape.layers()),
           candidate.plan.head_chunks > 1 ? std::to_string(candidate.plan.head_chunks) + " chunks" : "whole",
           name_of(candidate.plan.optimizer),
           std::to_string(devices_in(candidate.plan)),
@@ -159,9 +169,13 @@ std::string planned_text(const PlanReport& report, size_t rows) {
   if (shown < all.size())
     text += "and " + count_text(all.size() - shown, "alternative", "alternatives") + " more (--all)\n";
   text += margin_text();
+  if (report.staged)
+    text += "\n" + stages_text(*report.staged) + "The alternatives above are those of stage " +
+            std::to_string(report.staged->slowest) + ".\n";
   if (!report.planned.best) return text + "No plan fits.\n";
   const trainer::Candidate& best = *report.planned.best;
-  return text + parts_text(best.time) + "\n\n[plan]\n" + to_toml(best.plan);
+  const std::string run = report.staged ? "[run]\n" + run_of_stages(report.workload) + "\n\n" : "";
+  return text + parts_text(best.time) + "\n\n" + run + "[plan]\n" + to_toml(best.plan);
 }
 
 std::string cards_text(const std::vector<PlanReport>& reports) {
@@ -186,7 +200,8 @@ std::string planned_json(const PlanReport& report) {
       {"spillway_plan", 1},
       {"model", report.workload.name},
       {"batch", report.workload.shape.batch},
-      {"ranks", report.workload.shape.ranks},
+      {"ranks", report.workload.all_ranks()},
+      {"stages", report.staged ? stages_json(*report.staged) : PlanJson::array()},
       {"zero", report.workload.shape.zero},
       {"gpu", report.gpu.id},
       {"gpus", machine.devices},

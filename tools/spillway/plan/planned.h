@@ -8,6 +8,7 @@
 #include "tools/spillway/plan/gpu.h"
 #include "tools/spillway/plan/workload.h"
 #include "trainer/plan/planner.h"
+#include "trainer/plan/stages/stage_planner.h"
 
 namespace spillway::tools {
 
@@ -16,6 +17,7 @@ struct PlanReport {
   const Gpu& gpu;
   const trainer::Machine& machine;
   const trainer::Planned& planned;
+  const trainer::StagedPlan* staged = nullptr;  // where ranks are stages; `planned` is of the slowest one
 };
 
 // `rows`: at most so many of the alternatives.
@@ -27,6 +29,8 @@ std::string planned_svg(const PlanReport& report, size_t rows);
 
 // A configuration of spillway-train with the best plan. REQUIRES: there is one. Errors: of reading the
 // configuration that the model came from.
+// "stages = 2\nstage_layers = [6, 6]", of [run]; "" where the ranks are no stages.
+std::string run_of_stages(const Workload& workload);
 std::string planned_toml(const PlanReport& report, std::string* error);
 
 }  // namespace spillway::tools

@@ -38,7 +38,8 @@ uint32_t rows_of_a_step(const Workload& workload) {
 
 std::string new_configuration(const PlanReport& report, const trainer::Plan& plan) {
   const uint32_t stage = report.workload.shape.zero;
-  const std::string zero = stage > 0 ? "\nzero = " + std::to_string(stage) : "";
+  std::string zero = stage > 0 ? "\nzero = " + std::to_string(stage) : "";
+  if (const std::string stages = run_of_stages(report.workload); !stages.empty()) zero += "\n" + stages;
   return "[model]\n" + model_section(report.workload) +
          "\n[data]\ncorpus = \"corpus.txt\"\n\n[train]\nbatch = " +
          std::to_string(rows_of_a_step(report.workload)) + "\nprecision = \"" +
@@ -55,6 +56,14 @@ void set_in(toml::table* document, const char* section, const char* key, Value v
 }
 
 }  // namespace
+
+std::string run_of_stages(const Workload& workload) {
+  if (workload.stage_layers.empty()) return "";
+  std::string layers;
+  for (const uint32_t count : workload.stage_layers)
+    layers += (layers.empty() ? "" : ", ") + std::to_string(count);
+  return "stages = " + std::to_string(workload.stage_layers.size()) + "\nstage_layers = [" + layers + "]";
+}
 
 std::string planned_toml(const PlanReport& report, std::string* error) {
   if (!report.planned.best) return *error = "no plan fits", "";
@@ -75,6 +84,12 @@ std::string planned_toml(const PlanReport& report, std::string* error) {
   set_in(&*document, "model", "context", int64_t{workload.shape.model.context});
   set_in(&*document, "run", "devices", int64_t{report.machine.devices});
   if (workload.shape.ranks > 1) set_in(&*document, "run", "zero", int64_t{workload.shape.zero});
+  if (!workload.stage_layers.empty()) {
+    toml::array layers;
+    for (const uint32_t count : workload.stage_layers) layers.push_back(int64_t{count});
+    set_in(&*document, "run", "stages", int64_t(workload.stage_layers.size()));
+    set_in(&*document, "run", "stage_layers", std::move(layers));
+  }
   std::ostringstream out;
   out << head << *document << "\n";
   return out.str();

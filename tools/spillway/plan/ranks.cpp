@@ -20,6 +20,9 @@ void declare_ranks(CLI::App& app, RankOptions* options) {
          "--zero", options->zero,
          "As run.zero: with 1 they share what the optimizer keeps, with 2 gradients too, with 3 weights")
       ->check(CLI::Range(0u, 3u));
+  app.add_option("--stages", options->stages,
+                 "As run.stages: the ranks are stages of a pipeline, and replicas of each (1)")
+      ->check(CLI::Range(1u, 1u << 16));
 }
 
 void declare_links(CLI::App& app, RankOptions* options) {
@@ -32,18 +35,29 @@ void declare_links(CLI::App& app, RankOptions* options) {
 
 std::string share_among_ranks(const RankOptions& options, Workload* workload) {
   trainer::Shape& shape = workload->shape;
-  if (options.ranks > shape.batch)
+  shape.zero = options.zero.value_or(shape.zero);
+  if (options.stages) workload->stage_layers = trainer::balanced_layers(shape.model, *options.stages);
+  const auto stages = uint32_t(std::max<size_t>(1, workload->stage_layers.size()));
+  const uint32_t replicas = options.ranks / stages;
+  const std::string stages_key = options.stages ? "--stages" : "run.stages";
+  if (options.ranks % stages != 0)
+    return stages_key + " is " + std::to_string(stages) + ", and " + std::to_string(options.ranks) +
+           " rank(s) cannot be as many of each stage: say how many there are with --ranks";
+  if (const std::string fault = fault_of_stages(shape.model, shape.numerics, shape.zero, stages);
+      !fault.empty())
+    return stages_key + fault;
+  if (replicas > shape.batch)
     return "--ranks: the batch has " + std::to_string(shape.batch) + " rows, fewer than " +
-           std::to_string(options.ranks) + " ranks";
+           std::to_string(replicas) + (stages > 1 ? " ranks of each stage" : " ranks");
   if (options.zero.value_or(0) > 0 && options.ranks == 1)
     return "--zero: one rank has nobody to share with; say how many there are with --ranks";
   if (options.ranks == 1 && (options.per_machine || options.network))
     return std::string(options.per_machine ? "--ranks-per-machine" : "--network") +
            ": one rank has no links to others; say how many there are with --ranks";
   workload->rows_of_all = shape.batch;
-  shape.batch = (shape.batch + options.ranks - 1) / options.ranks;
-  shape.ranks = options.ranks;
-  shape.zero = options.zero.value_or(shape.zero);
+  shape.batch = (shape.batch + replicas - 1) / replicas;
+  shape.ranks = replicas;
+  if (stages > 1) shape.stage = trainer::stage_of(workload->stage_layers, 0);
   workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
   const std::string key = options.zero ? "--zero" : "run.zero";
   if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
@@ -63,11 +77,15 @@ trainer::RankLinks links_of(const Gpu& gpu, const RankOptions& options) {
 }
 
 std::string ranks_text(const Workload& workload, const trainer::RankLinks& links) {
-  const uint32_t ranks = workload.shape.ranks;
+  const uint32_t ranks = workload.all_ranks();
   if (ranks < 2) return "";
-  char text[192];
-  int length = std::snprintf(text, sizeof text, "%u ranks share %u rows a step, %.0f GB/s between two ranks",
-                             ranks, workload.rows_of_all, links.bytes_per_second / 1e9);
+  char text[256], stages[64] = "";
+  if (!workload.stage_layers.empty())
+    std::snprintf(stages, sizeof stages, " in %zu stages, %u of each,", workload.stage_layers.size(),
+                  workload.shape.ranks);
+  int length =
+      std::snprintf(text, sizeof text, "%u ranks%s share %u rows a step, %.0f GB/s between two ranks", ranks,
+                    stages, workload.rows_of_all, links.bytes_per_second / 1e9);
   if (links.machines(ranks) > 1)
     std::snprintf(text + length, sizeof text - size_t(length),
                   " of a machine; %u machines, %.0f GB/s a rank between machines", links.machines(ranks),

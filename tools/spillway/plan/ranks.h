@@ -15,6 +15,7 @@ namespace spillway::tools {
 struct RankOptions {
   uint32_t ranks = 1;
   std::optional<uint32_t> zero;
+  std::optional<uint32_t> stages;  // of a pipeline; else the configuration's
   // Ranks on each machine, and gigabits a second of each rank's link to the others.
   std::optional<uint32_t> per_machine;
   std::optional<double> network;

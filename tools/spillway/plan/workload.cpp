@@ -63,6 +63,7 @@ bool read_trainer_config(const WorkloadOptions& options, Workload* workload, int
   workload->source = ModelSource::kTrainerConfig;
   workload->path = options.model;
   workload->shape = config->shape();
+  if (config->run.stages > 1) workload->stage_layers = config->stage_layers();
   workload->plan = config->plan;
   workload->floor = config->recovery.floor;
   return true;

@@ -3,9 +3,11 @@
 // Thread-safety: plain values; files are read. Errors: a text that names the option, or the file and its key,
 // and an exit code. Units: rows and tokens.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainer/plan/estimate.h"
 
@@ -32,8 +34,10 @@ struct Workload {
   ModelSource source{};
   std::string path;  // of the folder, or of the configuration
   trainer::Shape shape;
-  uint32_t rows_of_all = 0;  // of a step of all ranks, where `shape` has those of one; else 0
-  trainer::Plan plan;        // of the configuration, else one micro-batch
+  uint32_t rows_of_all = 0;              // of a step of all ranks, where `shape` has those of one; else 0
+  std::vector<uint32_t> stage_layers{};  // of each stage, where the ranks are those of a pipeline
+  uint32_t all_ranks() const { return shape.ranks * std::max<uint32_t>(1, uint32_t(stage_layers.size())); }
+  trainer::Plan plan;  // of the configuration, else one micro-batch
   trainer::Guarantee floor = trainer::Guarantee::kNumericallyEqual;
 };
 

@@ -26,7 +26,7 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
 std::optional<std::string> Run::build_program(const Plan& plan) {
   std::optional<std::string> failure;
   try {
-    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_, ranks_);
+    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_, mesh_);
   } catch (const c10::OutOfMemoryError& error) {
     failure = error.what_without_backtrace();
   }
@@ -45,8 +45,9 @@ Plan Run::first_plan() const {
 // Ranks choose by what their own devices have left. Where the order of what they exchange follows from the
 // plans, it is that of the plan which all can follow.
 Plan Run::in_one_sequence(const Plan& plan) const {
-  const uint32_t zero = config_.run.zero, layers = config_.model.all_layers();
-  if (zero < 2 || ranks_->is_alone()) return plan;
+  const uint32_t layers = config_.model.all_layers();
+  const SharedWork work = config_.shared_work();
+  if (!work.has_sequence() || ranks_->is_alone()) return plan;
   const auto read = [layers](const std::string& text) {
     std::string error;
     const auto read = parse_plan(text, layers, Plan{}, &error);
@@ -58,7 +59,7 @@ Plan Run::in_one_sequence(const Plan& plan) const {
     for (const std::string& one : of_ranks) all = join(all, read(one));
     return to_toml(all);
   };
-  return common_plan(plan, read(ranks_->decide(to_toml(plan), joined)), zero);
+  return common_plan(plan, read(ranks_->decide(to_toml(plan), joined)), work);
 }
 
 // Something more on a peer of each device that lacks memory, where one has room for it.
@@ -89,6 +90,7 @@ void Run::build_where_there_is_room(Plan* plan) {
   std::optional<std::string> failure = build_program(*plan);
   for (const auto& [place, name] : kParts) {
     if (!failure) return;
+    if (mesh_.has_stages() && place != &Plan::optimizer) continue;  // a stage has its layers on its device
     if (plan->*place != Place::kDevice) continue;
     for (const Place to : {Place::kPeer, Place::kHost}) {
       if (!failure || (to == Place::kPeer && !goes_to_peers(plan, place))) continue;
@@ -101,6 +103,17 @@ void Run::build_where_there_is_room(Plan* plan) {
   if (failure) throw SetupOutOfMemory(least_need(*plan) + *failure);
 }
 
+// Of a checkpoint of other ranks, or of one process: what these cannot have.
+Plan Run::for_ranks(Plan plan) const {
+  if (config_.run.zero >= 2) plan.tiles = 1;
+  if (!mesh_.has_stages()) return plan;
+  plan.parameters = plan.gradients = Place::kDevice;
+  plan.offload.clear(), plan.placement.clear();
+  plan.tiles = plan.pipeline = 1;
+  plan.just_in_time = false;
+  return plan;
+}
+
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
   peaks_.watch(core_.loaded() ? devices_.size() : 0);
@@ -111,8 +124,7 @@ void Run::build() {
     const auto resumed = plan_of_checkpoint(from, config_, &error);
     if (!resumed) throw SetupError(error);
     plan = *resumed;
-    // Of a run whose ranks had their layers each by itself.
-    if (config_.run.zero >= 2) plan.tiles = 1;
+    plan = for_ranks(plan);
     check(plan);
   }
   moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
@@ -125,14 +137,34 @@ void Run::build() {
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
   check_sequences();
+  check_twins();
+}
+
+// The copies at both ends are trained alike, and so begin alike: weights that were read may differ.
+void Run::check_twins() {
+  if (!mesh_.has_stages() || !config_.model.tied_head) return;
+  const Stage& stage = mesh_.stage();
+  const bool has_twins = stage.is_first() || stage.is_last();
+  const auto fault_of = [](const std::vector<std::string>& of_ranks) {
+    const std::string* const first = &of_ranks.front();
+    for (size_t rank = 0; rank < of_ranks.size(); ++rank)
+      if (!of_ranks[rank].empty() && of_ranks[rank] != *first)
+        return "rank 0 and rank " + std::to_string(rank) +
+               " do not go together: the embeddings, which are the head's weights too, differ";
+    return std::string();
+  };
+  const std::string fault =
+      ranks_->decide(has_twins ? std::to_string(program_->hash_of_twins()) : "", fault_of);
+  if (!fault.empty()) throw RanksError(fault);
 }
 
 // Of the plans that a run has without a move: what ranks exchange follows from them.
 void Run::check_sequences() {
-  if (config_.run.zero < 2) return;
-  std::string text = sequence_of(recoverable_->plan(), config_.run.zero) + '\n';
+  const SharedWork work = config_.shared_work();
+  if (!work.has_sequence()) return;
+  std::string text = sequence_of(recoverable_->plan(), work) + '\n';
   for (const auto& [step, plan] : config_.schedule)
-    text += "from step " + std::to_string(step) + " on " + sequence_of(plan, config_.run.zero) + '\n';
+    text += "from step " + std::to_string(step) + " on " + sequence_of(plan, work) + '\n';
   ranks_->check_same("plans", text);
 }
 
@@ -159,6 +191,15 @@ void Run::warn_of_small_ones(const Plan& plan, const Estimate& need) {
   warn(plan.gradients, "gradients", "layer's gradients");
 }
 
+void Run::warn_of_idle_stages(const Plan& plan) {
+  const uint32_t stages = shape_.stage.count, count = micro_batches(plan, shape_.batch);
+  if (stages == 1 || count >= stages || shape_.batch < 2) return;
+  const uint32_t rows = std::max(1u, shape_.batch / (2 * stages));
+  warn_of("a step has " + std::to_string(count) + " micro-batch(es) for " + std::to_string(stages) +
+          " stages, which wait for each other: plan.micro_batch = " + std::to_string(rows) +
+          " would keep them busier");
+}
+
 void Run::begin() {
   char text[480];
   std::snprintf(text, sizeof text,
@@ -173,6 +214,7 @@ void Run::begin() {
         "the devices have no access to each other's memory: copies to a peer go through the host, and the "
         "plan is slower than one with the host in the peer's place");
   warn_of_small_ones(plan, need);
+  warn_of_idle_stages(plan);
   history_.begin(shape_, survey_.machine, plan);
 }
 

@@ -42,13 +42,16 @@ std::string common_settings(const Config& config, const Corpus& corpus, bool res
   line("evaluation.windows", config.evaluation.windows);
   line("run.device", config.run.device);
   line("run.zero", config.run.zero);
+  line("run.stages", config.run.stages);
+  if (config.run.stages > 1)
+    for (const uint32_t layers : config.stage_layers()) line("run.stage_layers", layers);
   line("--resume", resumes ? "given" : "none");
   // What follows is exchanged by all ranks or by none, where they share so much.
-  if (config.run.zero >= 1) {
+  if (config.run.zero >= 1 || config.run.stages > 1) {
     line("run.checkpoint_every", config.run.checkpoint_every);
     line("run.save", config.run.save.empty() ? "none" : "given");
   }
-  if (config.run.zero >= 2)
+  if (config.shared_work().has_sequence())
     line("the plan", config.chooses_plan() ? "chosen by plan.automatic or plan.micro_batch" : "given");
   return lines.str();
 }

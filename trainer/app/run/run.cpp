@@ -88,7 +88,7 @@ void Run::collect() {
 bool Run::save_weights(std::string* error) {
   try {
     const auto weight = [this](size_t index) { return program_->trained_weight(index); };
-    return save_parameters(config_.run.save, program_->model(), weight, error);
+    return save_parameters(config_.run.save, Model(config_.model), weight, error);
   } catch (const c10::Error& failure) {
     *error = failure.what_without_backtrace();
   } catch (const std::exception& failure) {
@@ -112,6 +112,23 @@ void Run::save() {
   });
 }
 
+// That the replicas of each stage have the same weights, at the end as at the start.
+void Run::check_replicas() {
+  const std::string mine = std::to_string(program_->whole_states().hash_of_own());
+  const auto fault_of = [this](const std::vector<std::string>& of_ranks) {
+    for (uint32_t rank = 0; rank < of_ranks.size(); ++rank) {
+      const uint32_t first = mesh_.stage_of(rank) * mesh_.replicas()->size();
+      if (of_ranks[rank] != of_ranks[first])
+        return "rank " + std::to_string(first) + " and rank " + std::to_string(rank) +
+               " do not go together: both have stage " + std::to_string(mesh_.stage_of(rank)) +
+               ", and their weights differ";
+    }
+    return std::string();
+  };
+  const std::string fault = ranks_->decide(mine, fault_of);
+  if (!fault.empty()) throw RanksError(fault);
+}
+
 void Run::leave_ranks() {
   if (results_.ended_by) {  // not before all are as far: who says why first would end the others
     ranks_->sum(0);
@@ -121,7 +138,9 @@ void Run::leave_ranks() {
     return;  // the others have ended too, or the watch says why this one does
   // Where weights are exchanged the hash of all of them is rank 0's, on all ranks.
   std::string weights = "all " + std::to_string(results_.weights_hash);
-  if (program_->whole_states().weights_are_exchanged())
+  if (mesh_.has_stages())
+    check_replicas();
+  else if (program_->whole_states().weights_are_exchanged())
     weights += "\nthose of no layer " + std::to_string(program_->whole_states().hash_of_own());
   ranks_->check_same("weights", weights);
   ranks_->leave();

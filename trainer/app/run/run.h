@@ -47,11 +47,13 @@ class Run {
   void check_weights() const;
   void check_plans() const;
   void check_sequences();
+  void check_twins();
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
   void begin();
   Plan first_plan() const;
   Plan in_one_sequence(const Plan& plan) const;
+  Plan for_ranks(Plan plan) const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
   bool goes_to_peers(Plan* plan, Place Plan::* place) const;
   void build_where_there_is_room(Plan* plan);
@@ -75,9 +77,11 @@ class Run {
   void collect();
   void save();
   void leave_ranks();
+  void check_replicas();
   bool save_weights(std::string* error);
   void say_remarks();
   void warn_of(const std::string& remark);
+  void warn_of_idle_stages(const Plan& plan);
   void warn_of_small_ones(const Plan& plan, const Estimate& need);
   void end(int code, std::string verdict);
 
@@ -93,6 +97,7 @@ class Run {
   PeakWatch peaks_;
   std::vector<at::Device> devices_;
   std::shared_ptr<Ranks> ranks_;
+  Mesh mesh_;
   Machine machine_;
   Survey survey_;
   std::unique_ptr<PlanMoves> moves_;

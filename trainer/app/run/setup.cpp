@@ -71,14 +71,20 @@ void choose_kernels(const Config& config) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-// A rank's share of the batch, the largest.
+// A rank's share of the batch, the largest, on its stage.
 Shape shape_of(const Config& config, const Launch& launch) {
   Shape shape = config.shape();
-  if (shape.batch < launch.size)
+  const uint32_t stages = config.run.stages, replicas = launch.size / stages;
+  if (launch.size % stages != 0)
+    throw SetupError("run.stages is " + std::to_string(stages) + ", and " + std::to_string(launch.size) +
+                     " rank(s) cannot be as many of each stage: start a multiple of " +
+                     std::to_string(stages) + " ranks (torchrun --nproc-per-node)");
+  if (shape.batch < replicas)
     throw SetupError("train.batch is " + std::to_string(shape.batch) + ", fewer sequences than the " +
-                     std::to_string(launch.size) + " ranks");
-  shape.batch = (shape.batch + launch.size - 1) / launch.size;
-  shape.ranks = launch.size;
+                     std::to_string(replicas) + " ranks" + (stages > 1 ? " of each stage" : ""));
+  shape.batch = (shape.batch + replicas - 1) / replicas;
+  shape.ranks = replicas;
+  if (stages > 1) shape.stage = stage_of(config.stage_layers(), launch.rank / replicas);
   return shape;
 }
 
@@ -141,6 +147,14 @@ void Run::join_ranks(RankEnd* rank_end) {
                  .bound = milliseconds(config_.run.ranks_bound)},
       [rank_end](std::shared_ptr<Watch> watch) { rank_end->watch(std::move(watch)); });
   ranks_->check_same("settings", common_settings(config_, corpus_, !options_.resume.empty()));
+  mesh_ = Mesh(ranks_);
+  if (config_.run.stages == 1) return;
+  mesh_ = Mesh(ranks_, config_.stage_layers(), config_.model.tied_head);
+  char text[160];
+  std::snprintf(text, sizeof text, "stage %u of %u: layers %u to %u, %u rank(s) of each stage",
+                shape_.stage.number, shape_.stage.count, shape_.first_layer(), shape_.end_layer() - 1,
+                mesh_.replicas()->size());
+  log_.say(LogLevel::kInfo, text);
 }
 
 void Run::apply_limit() {

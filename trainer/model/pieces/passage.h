@@ -1,5 +1,5 @@
 // A forward as a coroutine that stops where it goes on to another device, so that other micro-batches'
-// forwards can run in between (trainer/step/pipeline.h).
+// forwards can run in between (trainer/step/micro_batches/pipeline.h).
 //
 // Passages await each other: the inner one's stop stops all, and who resumes goes on in the innermost. The
 // frames hold what the functions' variables would; the parameters by reference must outlive them.

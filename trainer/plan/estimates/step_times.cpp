@@ -33,9 +33,24 @@ void StepTimes::add_passes(const Memory& whole, const Memory* rest, const std::v
   if (rest != nullptr) add(rest->time(), 1, share);
 }
 
+// The other stages are taken to be as fast as this one (Huang et al., "GPipe", 2019, section 2.3).
+void StepTimes::add_stages(const Memory& whole) {
+  const Stage& stage = shape_.stage;
+  if (stage.is_alone()) return;
+  const RankLinks& links = machine_.rank_links;
+  const bool over_network = links.machines(shape_.ranks * stage.count) > 1;
+  const double rate = over_network ? links.network_bytes_per_second : links.bytes_per_second;
+  const double bytes = double(std::min(plan_.micro_batch, shape_.batch)) * shape_.model.context *
+                       shape_.model.width * double(shape_.numerics.weight_bytes());
+  const double hops = stage.count - 1;
+  waits_ = hops * (whole.time().seconds() + 2 * bytes / rate);
+  time_.ranks = waits_;
+}
+
 // An update goes through a parameter in tiles, which a device's cache holds, or in one kernel: value,
 // gradient and states are read and written once. Before, the gradient is set to zero, and read for the norm.
 void StepTimes::add_update(const Update& update) {
+  if (update.of_all <= 0) return;  // another stage's
   const Numerics& numerics = shape_.numerics;
   const double kernels =
       numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
@@ -90,7 +105,7 @@ uint64_t StepTimes::add_exchange(const RankExchange& exchange, const Memory& las
         kWeightSlots +
         uint32_t(copied_layers(units_in(training_uses(shape_.model, plan_), false), kWeightSlots).size());
   const ExchangeTime time = exchange.of(passes);
-  time_.ranks = time.shown, time_.ranks_hidden = time.hidden;
+  time_.ranks = waits_ + time.shown, time_.ranks_hidden = time.hidden;
   return uint64_t(time.sent_bytes);
 }
 

@@ -20,6 +20,10 @@ class StepTimes {
   // Of a whole micro-batch, and of one of the rows that are left, if there are any. `busy`: by device.
   void add_passes(const Memory& whole, const Memory* rest, const std::vector<double>& busy);
 
+  // Of a stage of a pipeline: it waits while the first micro-batch comes to the last stage, and the last
+  // one's gradients to the first, and for messages, which nothing hides.
+  void add_stages(const Memory& whole);
+
   // What is updated of a parameter.
   struct Update {
     double elements = 0, of_all = 0;  // of the parameter's
@@ -47,6 +51,7 @@ class StepTimes {
   StepTime time_;
   // Of the update: a direction of the link to where states are; the host, which queues kernels and copies.
   double link_ = 0, queue_ = 0;
+  double waits_ = 0;           // for other stages
   double update_seconds_ = 0;  // without the disk and without layers' copies
 };
 

@@ -12,8 +12,11 @@ std::vector<Parameter> gpt2_table(const Architecture& model) {
   constexpr double kDeviation = 0.02;
   // Smaller where a product adds to the residual, two of which every layer has (Radford et al., 2019).
   const double residual = kDeviation / std::sqrt(2.0 * model.layers);
+  write.at(model.tied_head ? End::kBoth : End::kFirst);
   write.normal("transformer.wte.weight", {model.vocabulary, width}, kDeviation);
+  write.at(End::kFirst);
   write.normal("transformer.wpe.weight", {model.context, width}, kDeviation);
+  write.at(End::kLast);
   write.ones("transformer.ln_f.weight", width);
   write.zeros("transformer.ln_f.bias", width);
   if (!model.tied_head) write.normal("lm_head.weight", {model.vocabulary, width}, kDeviation);

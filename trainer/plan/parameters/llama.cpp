@@ -9,7 +9,9 @@ std::vector<Parameter> llama_table(const Architecture& model) {
   const int64_t width = model.width, hidden = model.hidden, queries = model.query_width(),
                 keys = model.key_width();
   constexpr double kDeviation = 0.02;
+  write.at(model.tied_head ? End::kBoth : End::kFirst);
   write.normal("model.embed_tokens.weight", {model.vocabulary, width}, kDeviation);
+  write.at(End::kLast);
   write.ones("model.norm.weight", width);
   if (!model.tied_head) write.normal("lm_head.weight", {model.vocabulary, width}, kDeviation);
   for (uint32_t layer = 0; layer < model.layers; ++layer) {

@@ -10,11 +10,16 @@
 
 namespace spillway::trainer {
 
+// Of a pipeline of stages, which has what belongs to no layer.
+enum class End : uint8_t { kFirst, kLast, kBoth };
+
 struct Parameter {
-  std::string name;  // Hugging Face's, such as "transformer.h.0.attn.c_attn.weight"
-  std::string key;   // how the forward function names it: the name without its layer's prefix
-  int layer = -1;    // -1: belongs to no layer, and stays on the first device
-  Part part{};       // of the layer
+  std::string name;      // Hugging Face's, such as "transformer.h.0.attn.c_attn.weight"
+  std::string key;       // how the forward function names it: the name without its layer's prefix
+  int layer = -1;        // -1: belongs to no layer, and stays on the first device
+  End end{};             // of one that belongs to no layer
+  bool is_twin = false;  // it is at both ends of several stages
+  Part part{};           // of the layer
   std::vector<int64_t> sizes;
   double mean = 0, deviation = 0;  // of its values at the start of a training
 

@@ -51,18 +51,21 @@ Partition::Partition(const Numerics& numerics, const std::vector<Parameter>& tab
 }
 
 void Partition::make_groups(const std::vector<Parameter>& table) {
-  std::vector<size_t> of_no_layer;
+  std::vector<size_t> of_no_layer, twins;
   const auto add = [this](int layer) { layers_.push_back(layer), groups_.emplace_back(); };
   for (size_t i = table.size(); i-- > 0;) {
     const int layer = table[i].layer;
     if (layer < 0) {
-      of_no_layer.insert(of_no_layer.begin(), i);
+      std::vector<size_t>& group = table[i].is_twin ? twins : of_no_layer;
+      group.insert(group.begin(), i);
       continue;
     }
     if (groups_.empty() || layers_.back() != layer || table[groups_.back().front()].part != table[i].part)
       add(layer);
     groups_.back().insert(groups_.back().begin(), i);
   }
+  layer_groups_ = groups_.size();
+  if (!twins.empty()) add(-1), groups_.back() = std::move(twins);
   add(-1);
   groups_.back() = std::move(of_no_layer);
   group_of_.resize(table.size());

@@ -2,17 +2,19 @@
 // what the optimizer has of them (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 // Parameter Models", 2020).
 //
-// The parameters of a layer's part, one behind the other, are a group; those of no layer are another one.
-// Groups follow each other as a backward comes to them. A group is cut into a piece for each rank, as equal
-// as the units allow: blocks of quantised states, and rows of matrices in 8 bits, stay whole. So a rank has
-// one section of a parameter at most. What ranks exchange of a group passes through a buffer in rounds. In
-// each, every rank has a part of the buffer, and all parts are as large as the largest one needs to be.
+// The parameters of a layer's part, one behind the other, are a group; those of no layer are another one, and
+// so are those of them that are at both ends of a pipeline of stages. Groups follow each other as a backward
+// comes to them. A group is cut into a piece for each rank, as equal as the units allow: blocks of quantised
+// states, and rows of matrices in 8 bits, stay whole. So a rank has one section of a parameter at most. What
+// ranks exchange of a group passes through a buffer in rounds. In each, every rank has a part of the buffer,
+// and all parts are as large as the largest one needs to be.
 //
 // All of it follows from the shapes, the numerics and the number of ranks: it is the same on all ranks,
 // whatever their plans are, and at every stage of ZeRO.
 //
 // Thread-safety: immutable. Errors: none. Units: elements, where no name says bytes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -53,7 +55,7 @@ class Partition {
   const std::vector<size_t>& parameters_of(size_t group) const { return groups_[group]; }
   int layer_of(size_t group) const { return layers_[group]; }
   // As units_of numbers the parts of layers; -1: of no layer.
-  int part_number(size_t group) const { return int(groups_.size()) - 2 - int(group); }
+  int part_number(size_t group) const { return std::max(-1, int(layer_groups_) - 1 - int(group)); }
   bool ends_group(size_t parameter) const { return groups_[group_of_[parameter]].back() == parameter; }
   const std::vector<Round>& rounds(size_t group) const { return rounds_[group]; }
   // Of a parameter, by rank; some have no elements.
@@ -81,6 +83,7 @@ class Partition {
   std::vector<size_t> group_of_;
   std::vector<std::vector<size_t>> groups_;
   std::vector<int> layers_;  // of groups
+  size_t layer_groups_ = 0;
   std::vector<std::vector<Span>> sections_;
   std::vector<std::vector<Round>> rounds_;
   uint64_t buffer_bytes_ = 0;

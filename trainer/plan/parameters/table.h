@@ -13,6 +13,8 @@ class TableWriter {
  public:
   explicit TableWriter(std::vector<Parameter>* table) : table_(*table) {}
 
+  // Of what belongs to no layer.
+  void at(End end) { end_ = end; }
   void in_layer(int layer, std::string prefix) { layer_ = layer, prefix_ = std::move(prefix); }
   void in_part(Part part) { part_ = part; }
   void normal(const std::string& key, std::vector<int64_t> sizes, double deviation) {
@@ -23,11 +25,12 @@ class TableWriter {
 
  private:
   void add(const std::string& key, std::vector<int64_t> sizes, double mean, double deviation) {
-    table_.push_back({prefix_ + key, key, layer_, part_, std::move(sizes), mean, deviation});
+    table_.push_back({prefix_ + key, key, layer_, end_, false, part_, std::move(sizes), mean, deviation});
   }
 
   std::vector<Parameter>& table_;
   int layer_ = -1;
+  End end_{};
   Part part_{};
   std::string prefix_;
 };

@@ -2,10 +2,11 @@
 
 namespace spillway::trainer {
 
-Plan with_sequence_of(Plan own, const Plan& of, uint32_t zero) {
-  if (zero < 2) return own;
+Plan with_sequence_of(Plan own, const Plan& of, const SharedWork& work) {
+  if (!work.has_sequence()) return own;
   own.micro_batch = of.micro_batch;
-  if (zero < 3) return own;
+  if (work.in_stages) own.evaluation_batch = of.evaluation_batch;
+  if (work.zero < 3) return own;
   own.evaluation_batch = of.evaluation_batch;
   own.recompute = of.recompute;
   own.recompute_attention = of.recompute_attention, own.recompute_mlp = of.recompute_mlp;
@@ -13,12 +14,12 @@ Plan with_sequence_of(Plan own, const Plan& of, uint32_t zero) {
   return own;
 }
 
-std::string sequence_of(const Plan& plan, uint32_t zero) {
-  return zero < 2 ? "" : to_string(with_sequence_of(Plan{}, plan, zero));
+std::string sequence_of(const Plan& plan, const SharedWork& work) {
+  return work.has_sequence() ? to_string(with_sequence_of(Plan{}, plan, work)) : "";
 }
 
-bool same_sequence(const Plan& one, const Plan& other, uint32_t zero) {
-  return sequence_of(normalised(one), zero) == sequence_of(normalised(other), zero);
+bool same_sequence(const Plan& one, const Plan& other, const SharedWork& work) {
+  return sequence_of(normalised(one), work) == sequence_of(normalised(other), work);
 }
 
 }  // namespace spillway::trainer

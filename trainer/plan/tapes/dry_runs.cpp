@@ -21,7 +21,9 @@ Memory dry_run(const TapePass& pass, const Machine& machine) {
   tape.on(0, Kind::kInputs);
   const Architecture& model = pass.model;
   tape.plain(uint64_t{pass.rows} * model.row_tokens() * TapePass::kTokenId);
-  const Tape::Tensor loss = loss_tape(&tape, pass, head_on(&tape, pass));
+  const TapeHead head = head_on(&tape, pass);
+  const Tape::Tensor loss = pass.stage.is_last() ? loss_tape(&tape, pass, head) : head.hidden;
+  memory.end_forward();
   if (pass.training) tape.backward(loss);
   memory.end_piece();
   return memory;

@@ -20,6 +20,16 @@ Tensor mlp_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inp
   return gated_or_plain_mlp(ops, pass.model, ops.layer_norm(inputs[0]));
 }
 
+Tensor embedded_tape(Tape* tape, const TapePass& pass, TapeOperators& ops, Tensor words) {
+  const Tensor embedded = ops.embedding(words);
+  const Tensor placed = tape->run({.inputs = {embedded},
+                                   .output = tape->bytes(embedded),
+                                   .weights = uint64_t{pass.model.context} * pass.model.width * pass.number(),
+                                   .passes_gradient = true});
+  ops.drop({embedded});
+  return ops.with_dropout(placed);
+}
+
 constexpr TapePart kLayerTape[] = {{Part::kAttention, attention_tape}, {Part::kMlp, mlp_tape}};
 
 }  // namespace gpt2
@@ -29,13 +39,10 @@ TapeHead gpt2_tape(Tape* tape, const TapePass& pass) {
   const Architecture& model = pass.model;
   tape->on(0, Kind::kInputs);
   TapeOperators ops(tape, pass, model.context);
-  const Tensor words = ops.words(), embedded = ops.embedding(words);
-  const Tensor placed = tape->run({.inputs = {embedded},
-                                   .output = tape->bytes(embedded),
-                                   .weights = uint64_t{model.context} * model.width * pass.number(),
-                                   .passes_gradient = true});
-  ops.drop({embedded});
-  const Tensor x = run_layers(tape, pass, 0, model.layers, ops.with_dropout(placed), {}, gpt2::kLayerTape);
+  const Tensor words = ops.words();
+  const Tensor first = pass.stage.is_first() ? gpt2::embedded_tape(tape, pass, ops, words) : ops.received();
+  const Tensor x = run_layers(tape, pass, 0, model.layers, first, {}, gpt2::kLayerTape);
+  if (!pass.stage.is_last()) return {x, words};
   tape->on(0, Kind::kLogits);
   const Tensor normed = ops.layer_norm(x);
   ops.drop({x});

@@ -74,7 +74,8 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
   const uint32_t layers = pass.model.all_layers();
   Tensors last = reads;  // where the last reader read them
   for (const Tensor read : last) tape->hold(read);
-  for (uint32_t layer = first, end = first + count; layer < end;) {
+  const uint32_t end = std::min(first + count, pass.stage.end);
+  for (uint32_t layer = std::max(first, pass.stage.first); layer < end;) {
     const uint32_t device = pass.device_of(layer),
                    next = pass.training ? pass.plan.segment_end(layer, end) : layer + 1;
     const bool cuts = pass.in_pieces && device != tape->device_of(x);

@@ -38,9 +38,10 @@ TapeHead llama_tape(Tape* tape, const TapePass& pass) {
   tape->on(0, Kind::kInputs);
   const Tensor words = ops.words();
   const Tensor turns = tape->plain(uint64_t{model.context} * model.head_width * TapePass::kFloat);
-  const Tensor x =
-      run_layers(tape, pass, 0, model.layers, ops.with_dropout(ops.embedding(words)), {}, llama::kLayerTape);
+  const Tensor first = pass.stage.is_first() ? ops.with_dropout(ops.embedding(words)) : ops.received();
+  const Tensor x = run_layers(tape, pass, 0, model.layers, first, {}, llama::kLayerTape);
   ops.drop({turns});
+  if (!pass.stage.is_last()) return {x, words};
   tape->on(0, Kind::kLogits);
   const Tensor normed = ops.rms_norm(x);
   ops.drop({x});

@@ -13,6 +13,12 @@ Tensor TapeOperators::words() {
   return words;
 }
 
+Tensor TapeOperators::received() {
+  const Tensor x = tape_.run({.output = numbers(model_.width), .is_done = true});
+  tape_.hold(x);
+  return x;
+}
+
 Tensor TapeOperators::embedding(Tensor words) {
   return tape_.run({.inputs = {words}, .output = numbers(model_.width), .gathers = true});
 }

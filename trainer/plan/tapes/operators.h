@@ -34,6 +34,8 @@ class TapeOperators {
   // The embedding's weights, which a tied head uses too.
   Tensor words();
   Tensor embedding(Tensor words);
+  // x of the stage before this one, which has it until the micro-batch is done.
+  Tensor received();
   Tensor layer_norm(Tensor x);
   Tensor rms_norm(Tensor x);
   Tensor product(Tensor x, uint64_t width, uint64_t out);  // with a layer's matrix

@@ -1,5 +1,5 @@
 // What devices have alive at most while several micro-batches are under way: the schedule of
-// trainer/step/pipeline.h over the pieces of a dry run.
+// trainer/step/micro_batches/pipeline.h over the pieces of a dry run.
 //
 // Thread-safety: pure. Ownership: none. Errors: none. Units: bytes.
 #pragma once

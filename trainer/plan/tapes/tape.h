@@ -56,6 +56,9 @@ class Memory {
   };
   void end_piece();
   const std::vector<Piece>& pieces() const { return pieces_; }
+  // Bytes of the first device that are alive between the forward and the backward, where one stops there.
+  void end_forward() { kept_ = devices_[0].alive; }
+  uint64_t kept() const { return kept_; }
   // The backward has left a part of a layer: when it did, for each of them.
   void leave_part() { left_.push_back(time_.seconds()); }
   const std::vector<double>& left() const { return left_; }
@@ -91,6 +94,7 @@ class Memory {
   std::vector<Device> devices_;
   std::vector<Piece> pieces_;
   std::vector<double> left_;
+  uint64_t kept_ = 0;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
   uint64_t host_bytes_ = 0;

@@ -26,6 +26,7 @@ struct TapePass {
   uint64_t offload_least_bytes = kOffloadLeastBytes;
   uint32_t tiles = 1;      // that the layers' matrices come in
   bool in_pieces = false;  // several micro-batches are under way
+  Stage stage{};           // whose layers are computed
 
   // Of one number: of an activation, of a weight, and of a fresh gradient of either.
   uint64_t number() const { return Numerics{.precision = precision}.weight_bytes(); }
@@ -53,7 +54,8 @@ using TapeParts = std::span<const TapePart>;
 Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
                         const std::vector<Tape::Tensor>& reads, TapeParts parts);
 
-// What the head multiplies: the hidden state, and the embedding's weights, which count if the head is tied.
+// What the head multiplies, or of a stage before the last one what it hands on: the hidden state, and the
+// embedding's weights, which count if the head is tied.
 struct TapeHead {
   Tape::Tensor hidden, words;
 };

@@ -11,7 +11,7 @@ class RanksOfStep {
   virtual ~RanksOfStep() = default;
 
   virtual uint32_t rank() const = 0;
-  virtual uint32_t zero() const = 0;  // the stage of ZeRO
+  virtual SharedWork shared_work() const = 0;
   // Whether a rank has asked all to undo the step. Known when the commit is prepared, or the evaluation done.
   virtual bool undo_is_asked() const = 0;
   // This rank asks. It takes part in what the ranks still exchange in the step, or in the evaluation, without

@@ -15,9 +15,9 @@ Value sound(std::optional<Value> value, const std::string& text) {
 
 }  // namespace
 
-StepAgreement::StepAgreement(Ranks& ranks, uint32_t layers, uint32_t zero, bool confirms,
+StepAgreement::StepAgreement(Ranks& ranks, uint32_t layers, const SharedWork& work, bool confirms,
                              std::function<void(bool)> drain)
-    : ranks_(ranks), layers_(layers), zero_(zero), confirms_(confirms), drain_(std::move(drain)) {}
+    : ranks_(ranks), layers_(layers), work_(work), confirms_(confirms), drain_(std::move(drain)) {}
 
 void StepAgreement::begin(uint64_t step) {
   step_ = step;

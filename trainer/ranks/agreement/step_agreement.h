@@ -21,7 +21,7 @@ class StepAgreement : public RanksOfStep {
   // `drain` takes part in what ranks exchange of the step before its loss, or of the evaluation, as far as
   // this one has not yet.
   // `confirms`: the update allocates behind the squares.
-  StepAgreement(Ranks& ranks, uint32_t layers, uint32_t zero, bool confirms,
+  StepAgreement(Ranks& ranks, uint32_t layers, const SharedWork& work, bool confirms,
                 std::function<void(bool evaluating)> drain);
 
   // Of a step, of its replay, or of an evaluation: nothing is exchanged.
@@ -35,7 +35,7 @@ class StepAgreement : public RanksOfStep {
   void confirm();
 
   uint32_t rank() const override { return ranks_.rank(); }
-  uint32_t zero() const override { return zero_; }
+  SharedWork shared_work() const override { return work_; }
   bool undo_is_asked() const override { return is_asked_; }
   void ask_to_undo(bool evaluating) override;
   Decision decide(const Word& mine, uint32_t attempts) override;
@@ -44,7 +44,8 @@ class StepAgreement : public RanksOfStep {
   double add_up(double mine, bool asks);
 
   Ranks& ranks_;
-  const uint32_t layers_, zero_;
+  const uint32_t layers_;
+  const SharedWork work_;
   const bool confirms_;
   const std::function<void(bool evaluating)> drain_;
   uint64_t step_ = 0;

@@ -4,8 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "trainer/plan/ranks/same_sequence.h"
-
 namespace spillway::trainer {
 namespace {
 
@@ -100,9 +98,8 @@ Decision decide(const std::vector<Word>& words, uint32_t attempts) {
   return decision;
 }
 
-Plan common_plan(const Plan& own, const Plan& joined, uint32_t zero) {
-  if (zero < 2) return own;
-  return normalised(with_sequence_of(own, joined, zero));
+Plan common_plan(const Plan& own, const Plan& joined, const SharedWork& work) {
+  return work.has_sequence() ? normalised(with_sequence_of(own, joined, work)) : own;
 }
 
 std::string to_text(const Word& word) {

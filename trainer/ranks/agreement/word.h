@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "trainer/plan/plan.h"
+#include "trainer/plan/ranks/same_sequence.h"
 
 namespace spillway::trainer {
 
@@ -69,9 +70,9 @@ Decision decide(const std::vector<Word>& words, uint32_t attempts);
 // Of a step that is given up before its attempt `next`.
 std::string why_a_step_ends(uint32_t next, uint32_t attempts);
 
-// What a rank adopts of the joined plan at a stage of ZeRO: what the order follows from in which ranks
-// exchange things (trainer/plan/ranks/same_sequence.h). The rest of its plan is its own.
-Plan common_plan(const Plan& own, const Plan& joined, uint32_t zero);
+// What a rank adopts of the joined plan: what the order follows from in which ranks exchange things. The rest
+// of its plan is its own.
+Plan common_plan(const Plan& own, const Plan& joined, const SharedWork& work);
 
 std::string to_text(const Word& word);
 std::string to_text(const Decision& decision);

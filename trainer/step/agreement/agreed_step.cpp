@@ -31,7 +31,7 @@ RecoverableStep::Resume RecoverableStep::together(uint64_t step, bool evaluating
 
 // Where there is no room for it this rank asks once more, with a move of its own.
 void RecoverableStep::adopt_common(uint64_t step, bool evaluating, const Decision& decision) {
-  const Plan to = common_plan(plan_, decision.joined, program_.ranks()->zero());
+  const Plan to = common_plan(plan_, decision.joined, shared_work());
   if (to == plan_) {
     word_ = word(step, Word::Says::kIsReady);
     return;

@@ -12,7 +12,7 @@ Shares TrainingStep::shares() {
                 .of_values = zero_ >= 3,
                 .exchange = std::make_shared<RankShares>(partition_, exchange_, devices_[0])};
   for (size_t i = 0; i < model_.table().size(); ++i) {
-    const Span& own = partition_.sections(i)[ranks_->rank()];
+    const Span& own = partition_.sections(i)[replicas_->rank()];
     shares.own.push_back(own.length > 0 ? own : Span{});
   }
   return shares;
@@ -21,7 +21,7 @@ Shares TrainingStep::shares() {
 // Where each micro-batch is added up over the ranks all have as many as the one that has most rows.
 uint32_t TrainingStep::micro_batches(const Plan& plan) const {
   return trainer::micro_batches(plan,
-                                zero_ < 2 ? share_.count : ranks_->largest_share_of(config_.train.batch));
+                                zero_ < 2 ? share_.count : replicas_->largest_share_of(config_.train.batch));
 }
 
 bool TrainingStep::has_rows(uint32_t micro_batch, const Plan& plan) const {
@@ -45,8 +45,9 @@ void TrainingStep::pass_over(uint32_t micro_batch, const Plan& plan) {
 void TrainingStep::drain(bool evaluating) {
   const at::NoGradGuard no_grad;
   parameters_.reserve();
+  drain_messages(evaluating);
   if (evaluating) return drain_evaluation();
-  if (zero_ < 2) return gradient_sums_.drain();
+  if (zero_ < 2) return gradient_sums_.drain(), twins_.add_up();
   if (passes_ > 0) {
     parameters_.begin_micro_batch(passes_ - 1);
     parameters_.pass_over();
@@ -62,7 +63,7 @@ void TrainingStep::drain_evaluation() {
   if (zero_ < 3) return;
   parameters_.pass_over();
   for (uint32_t first = evaluated_ + evaluation_batch_;
-       first < ranks_->largest_share_of(config_.evaluation.windows); first += evaluation_batch_) {
+       first < replicas_->largest_share_of(config_.evaluation.windows); first += evaluation_batch_) {
     parameters_.follow(evaluation_uses(config_.model));
     parameters_.pass_over();
   }
@@ -70,12 +71,12 @@ void TrainingStep::drain_evaluation() {
 
 // The losses of this rank's rows among those from `first` on of the rank that has most.
 at::Tensor TrainingStep::evaluate_rows(uint32_t first, const Plan& plan) {
-  const Ranks::Share share = ranks_->share_of(config_.evaluation.windows);
+  const Ranks::Share share = replicas_->share_of(config_.evaluation.windows);
   parameters_.follow(evaluation_uses(config_.model));
   if (first >= share.count) return parameters_.pass_over(), at::zeros({0});
   const at::Tensor tokens =
       rows(evaluation_rows_, share.first + first, std::min(plan.evaluation_batch, share.count - first));
-  return model_.row_losses(parameters_.weights(), tokens, plan).cpu();
+  return evaluate_here(tokens, plan);
 }
 
 }  // namespace spillway::trainer

@@ -91,7 +91,7 @@ class RankDiary : public StepProgram, public RanksOfStep {
   RanksOfStep* ranks() override { return this; }
 
   uint32_t rank() const override { return rank_; }
-  uint32_t zero() const override { return stage_; }
+  SharedWork shared_work() const override { return {stage_}; }
   bool undo_is_asked() const override { return is_asked_; }
   void ask_to_undo(bool) override { lines.push_back("ask"), vote(true); }
   Decision decide(const Word& mine, uint32_t attempts_allowed) override {

@@ -14,7 +14,7 @@ template <class Work>
 void with_agreements(bool confirms, const Work& work) {
   on_ranks(2, [&](const std::shared_ptr<Ranks>& ranks) {
     int drained = 0;
-    StepAgreement agreement(*ranks, kAgreedLayers, 0, confirms, [&](bool evaluating) {
+    StepAgreement agreement(*ranks, kAgreedLayers, SharedWork{}, confirms, [&](bool evaluating) {
       for (; !evaluating && drained < 2; ++drained) ranks->sum(0);
     });
     agreement.begin(3);

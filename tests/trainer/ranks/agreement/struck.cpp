@@ -57,7 +57,8 @@ class StruckStep : public TrainingStep, private RanksOfStep {
  public:
   StruckStep(const Config& config, const Corpus& corpus, PlanMoves& moves,
              const std::shared_ptr<StruckRanks>& ranks)
-      : TrainingStep(config, corpus, {at::kCPU}, config.plan, Core::get(), moves, ranks), ranks_(ranks) {}
+      : TrainingStep(config, corpus, {at::kCPU}, config.plan, Core::get(), moves, Mesh(ranks)),
+        ranks_(ranks) {}
   // The step's gradients are there, and nothing of them is added up.
   std::optional<Failure> prepare_commit() override {
     if (step() != kUndone || rank() != kAsks || ranks_->asks) return TrainingStep::prepare_commit();
@@ -75,7 +76,7 @@ class StruckStep : public TrainingStep, private RanksOfStep {
  private:
   RanksOfStep& others() { return *TrainingStep::ranks(); }
   uint32_t rank() const override { return ranks_->rank(); }
-  uint32_t zero() const override { return 1; }
+  SharedWork shared_work() const override { return {1}; }
   bool undo_is_asked() const override { return const_cast<StruckStep*>(this)->others().undo_is_asked(); }
   void ask_to_undo(bool evaluating) override {
     ranks_->asks = true;

@@ -77,7 +77,7 @@ class UndoneSteps : public testing::TestWithParam<UndoneCase> {
       config.run.nvme = scratch_.file(std::to_string(ranks->rank()));
       std::filesystem::create_directories(config.run.nvme);
       PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
-      AskingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, ranks);
+      AskingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, Mesh(ranks));
       RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
       program.asks = ranks->rank() == asks && !split;
       Outcome outcome;

@@ -54,9 +54,9 @@ TEST(RanksDecision, IsOfOneStep) {
 TEST(CommonPlan, IsEachRanksOwnUntilWeightsAreGathered) {
   const Plan own{.micro_batch = 4, .optimizer = Place::kHost};
   const Plan joined{.micro_batch = 2, .recompute = {0}, .optimizer = Place::kNvme};
-  for (const uint32_t zero : {0u, 1u}) EXPECT_EQ(common_plan(own, joined, zero), own);
-  EXPECT_EQ(common_plan(own, joined, 2), (Plan{.micro_batch = 2, .optimizer = Place::kHost}));
-  EXPECT_EQ(common_plan(own, joined, 3),
+  for (const uint32_t zero : {0u, 1u}) EXPECT_EQ(common_plan(own, joined, {zero}), own);
+  EXPECT_EQ(common_plan(own, joined, {2}), (Plan{.micro_batch = 2, .optimizer = Place::kHost}));
+  EXPECT_EQ(common_plan(own, joined, {3}),
             (Plan{.micro_batch = 2, .recompute = {0}, .optimizer = Place::kHost}))
       << "where a rank's states lie is its own affair";
 }

@@ -13,40 +13,21 @@
 // Thread-safety: one thread. Ownership: the micro-batches under way. Errors: those of the pieces; `drop`
 // then. std::logic_error where a forward drew another number of random numbers than the one before.
 #pragma once
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-
-#include "trainer/step/micro_batch.h"
+#include "trainer/step/micro_batches/schedule.h"
 
 namespace spillway::trainer {
 
-class Pipeline {
+class Pipeline : public MicroBatchSchedule {
  public:
   // `random`: the devices whose generators are part of a micro-batch's state, that of the forward first.
   // `draws`: whether a forward draws random numbers.
   Pipeline(std::vector<at::Device> random, bool draws) : devices_(std::move(random)), draws_(draws) {}
 
-  struct Run {
-    uint32_t count = 0;  // micro-batches of the step
-    uint32_t most = 1;   // under way
-    std::function<std::unique_ptr<MicroBatch>(uint32_t number)> begin;
-    std::function<void(const MicroBatch&)> before_backward;
-  };
-
-  // The random state that micro-batch `number` begins with is the present one, unless it has begun.
-  void save(uint32_t number);
-  // Nothing is under way any more, and the random state is what `number` began with.
-  void restore(uint32_t number);
-  // Nothing is under way any more.
-  void drop() { under_way_.clear(); }
-  // Another step, or the same once more.
-  void clear();
-
-  // Until micro-batch `number` is done, which all before it are; later ones may be under way then. Returns
-  // its loss.
-  at::Tensor run(uint32_t number, const Run& run);
+  void save(uint32_t number) override;
+  void restore(uint32_t number) override;
+  void drop() override { under_way_.clear(); }
+  void clear() override;
+  at::Tensor run(uint32_t number, const Run& run) override;
 
  private:
   using Randoms = std::map<uint32_t, RandomState>;

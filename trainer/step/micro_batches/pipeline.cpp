@@ -1,4 +1,4 @@
-#include "trainer/step/pipeline.h"
+#include "trainer/step/micro_batches/pipeline.h"
 
 #include <stdexcept>
 

@@ -1,6 +1,8 @@
-#include "trainer/ranks/whole_states.h"
+#include "trainer/ranks/whole/whole_states.h"
 
 #include <algorithm>
+
+#include "trainer/ranks/whole/row_gather.h"
 
 namespace spillway::trainer {
 namespace {
@@ -10,22 +12,69 @@ constexpr uint64_t kWeights = kMostStates - 1;  // in the place of a state: what
 
 }  // namespace
 
+WholeStates::WholeStates(const Mesh& mesh, const Architecture& model, const Numerics& numerics,
+                         const Partition& partition, Exchange& exchange, Parameters& parameters,
+                         Optimizer& optimizer, uint32_t zero)
+    : mesh_(mesh),
+      ranks_(*mesh.all()),
+      table_(parameter_table(model)),
+      numerics_(numerics),
+      partition_(partition),
+      parameters_(parameters),
+      optimizer_(optimizer),
+      zero_(zero),
+      buffer_(exchange.buffer()) {
+  if (!mesh.has_stages()) return;
+  for (const Stage& stage : mesh.stages())
+    of_stages_.emplace_back(numerics, parameter_table(model, stage), mesh.replicas()->size());
+  buffer_ =
+      at::empty({int64_t(stage_buffer_bytes(ranks_.size()))}, at::device(ranks_.device()).dtype(at::kByte));
+}
+
+std::vector<StateTensor> WholeStates::state_shapes(size_t parameter) const {
+  return optimizer_state(numerics_, table_[parameter].sizes);
+}
+
+// Of a parameter that another stage has it follows from one that is here.
+std::vector<Parameters::Stored> WholeStates::stored_shapes(size_t parameter) const {
+  std::vector<Parameters::Stored> all = parameters_.stored(parameter);
+  if (!is_here(parameter)) all.front().sizes = table_[parameter].sizes;
+  return all;
+}
+
+// A parameter's numbers from the ranks that keep them. Without shares each replica has them all.
+at::Tensor WholeStates::whole(size_t parameter, const at::Tensor& mine, bool in_shares,
+                              const std::function<int64_t(int64_t elements)>& bytes_of) {
+  const uint32_t stage = mesh_.stage_with(table_[parameter]).number;
+  const Partition& partition = mesh_.has_stages() ? of_stages_[stage] : partition_;
+  const uint32_t replicas = mesh_.replicas()->size();
+  std::vector<int64_t> bytes(ranks_.size());
+  for (uint32_t replica = 0; replica < replicas; ++replica) {
+    const int64_t elements = in_shares      ? partition.sections(parameter)[replica].length
+                             : replica == 0 ? int64_t(table_[parameter].elements())
+                                            : 0;
+    bytes[stage * replicas + replica] = bytes_of(elements);
+  }
+  return gather_rows(ranks_, buffer_, mine, bytes);
+}
+
 at::Tensor WholeStates::exchange_weights(size_t parameter) {
-  const Parameters::Stored whole = parameters_.stored(parameter).front();
-  std::vector<int64_t> bytes;
-  for (const Span& section : partition_.sections(parameter))
-    bytes.push_back(section.length * int64_t(c10::elementSize(whole.type)));
-  const at::Tensor all = exchange_.gather_rows(parameters_.read_share(parameter), bytes);
-  return ranks_.leads() ? all.view(whole.type).view(whole.sizes) : at::Tensor();
+  const Parameters::Stored shape = stored_shapes(parameter).front();
+  const bool in_shares = parameters_.is_shared(parameter);
+  const at::Tensor mine =
+      in_shares ? parameters_.read_share(parameter) : parameters_.read_stored(parameter, 0);
+  const at::Tensor all = whole(parameter, mine, in_shares, [&](int64_t elements) {
+    return elements * int64_t(c10::elementSize(shape.type));
+  });
+  return ranks_.leads() ? all.view(shape.type).view(shape.sizes) : at::Tensor();
 }
 
 at::Tensor WholeStates::exchange(size_t parameter, size_t state) {
   if (state == kWeights) return exchange_weights(parameter);
-  const StateTensor shape = optimizer_.state_shapes(parameter)[state];
-  std::vector<int64_t> bytes;
-  for (const Span& section : partition_.sections(parameter))
-    bytes.push_back(int64_t(part_bytes(shape, section.length)));
-  const at::Tensor all = exchange_.gather_rows(optimizer_.state(parameter, state), bytes);
+  const StateTensor shape = state_shapes(parameter)[state];
+  const at::Tensor mine = is_here(parameter) ? optimizer_.state(parameter, state) : at::Tensor();
+  const at::Tensor all = whole(parameter, mine, zero_ > 0,
+                               [&](int64_t elements) { return int64_t(part_bytes(shape, elements)); });
   return ranks_.leads() ? all.view(type_of(shape)).view(shape.sizes) : at::Tensor();
 }
 
@@ -35,8 +84,7 @@ at::Tensor WholeStates::of(size_t parameter, size_t state) {
 }
 
 at::Tensor WholeStates::stored(size_t parameter, size_t which) {
-  return parameters_.is_shared(parameter) ? ask(parameter, kWeights)
-                                          : parameters_.read_stored(parameter, which);
+  return asks_for(parameter) ? ask(parameter, kWeights) : parameters_.read_stored(parameter, which);
 }
 
 at::Tensor WholeStates::ask(size_t parameter, size_t state) {
@@ -55,7 +103,7 @@ std::vector<at::Tensor> WholeStates::gather_weights(size_t group) {
     mine.push_back(parameters_.read_share(index));
     if (ranks_.leads()) wholes.push_back(at::empty(whole.sizes, at::dtype(whole.type)));
   }
-  const at::Tensor all = exchange_.gather_rows(at::cat(mine), bytes);
+  const at::Tensor all = gather_rows(ranks_, buffer_, at::cat(mine), bytes);
   int64_t at = 0;
   for (uint32_t rank = 0; ranks_.leads() && rank < ranks_.size(); ++rank)
     for (size_t i = 0; i < wholes.size(); ++i) {
@@ -73,6 +121,10 @@ uint64_t WholeStates::hash() {
   std::optional<size_t> group;  // whose weights are here
   std::vector<at::Tensor> weights;
   const auto read = [&](size_t index, size_t which) {
+    if (mesh_.has_stages()) {
+      const at::Tensor weights_of_stage = exchange_weights(index);
+      return ranks_.leads() ? weights_of_stage : at::zeros({0});
+    }
     if (!parameters_.is_shared(index)) return parameters_.read_stored(index, which);
     const size_t own = partition_.group_of(index);
     if (group != own) weights = gather_weights(own);

@@ -1,0 +1,55 @@
+// What a stage of a pipeline over ranks gets from its neighbours in a step and gives them: of each
+// micro-batch x and, back, its gradient.
+//
+// Each message passes once a step, whatever fails in between: the neighbours do not send it again, nor take
+// it twice. What came is kept until its micro-batch is done, so that a stage computes one again by itself.
+// Messages of a direction are those of micro-batch 0, 1, 2, ...
+//
+// Thread-safety: one thread. Ownership: what came. Errors: LibTorch's and c10d's exceptions; where memory for
+// a message runs out, it has not been taken, and the next call takes it.
+#pragma once
+#include <functional>
+#include <map>
+
+#include "trainer/ranks/stages/mesh.h"
+
+namespace spillway::trainer {
+
+class StageMessages {
+ public:
+  // x: [rows, tokens, width] of `type`.
+  StageMessages(const Mesh& mesh, at::Device device, at::ScalarType type, int64_t tokens, int64_t width);
+
+  // From now on `drain` has room for messages of so many rows, beside those of evaluations.
+  void reserve(int64_t rows);
+  // Of a step, or of an evaluation: nothing has passed.
+  void begin();
+  at::Tensor input(uint32_t micro_batch, int64_t rows);  // a leaf of a new graph
+  void give_output(uint32_t micro_batch, const at::Tensor& x);
+  at::Tensor gradient(uint32_t micro_batch, int64_t rows);
+  void give_gradient(uint32_t micro_batch, const at::Tensor& of_input);
+  void done(uint32_t micro_batch);
+  // The messages that are left of `count` micro-batches with so many rows, worth nothing: the neighbours do
+  // not wait for this stage. `backward`: gradients pass too. Allocates no device memory.
+  void drain(uint32_t count, bool backward, const std::function<int64_t(uint32_t)>& rows_of);
+
+ private:
+  // What came of one direction, and what went.
+  struct Passed {
+    uint32_t came = 0, went = 0;  // micro-batches
+    std::map<uint32_t, at::Tensor> kept{};
+  };
+  at::Tensor room(int64_t rows) const;
+  at::Tensor taken(Passed* passed, Ranks& from, uint32_t micro_batch, int64_t rows) const;
+  static void give(Passed* passed, Ranks& to, uint32_t micro_batch, const at::Tensor& x);
+  void drain(Passed* passed, Ranks* from, Ranks* to, uint32_t micro_batch, int64_t rows) const;
+
+  const Stage stage_;
+  const StageLink before_, after_;
+  const int64_t tokens_, width_;
+  const at::TensorOptions options_;
+  at::Tensor spare_;  // what `drain` sends, and takes
+  Passed forward_, backward_;
+};
+
+}  // namespace spillway::trainer
