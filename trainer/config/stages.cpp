@@ -23,7 +23,7 @@ std::string fault_of_layers(const Config& config) {
 // A stage has several micro-batches under way on its one device.
 std::string fault_of(const Plan& plan, const std::string& key) {
   const auto says = [&](const char* what) {
-    return "'" + key + "." + what + "' is not for 'run.stages' above 1: leave it out, or take run.zero";
+    return "'" + key + "." + what + "' is not for 'run.stages' above 1: leave it out";
   };
   if (plan.parameters != Place::kDevice) return says("parameters");
   if (plan.gradients != Place::kDevice) return says("gradients");
@@ -47,7 +47,7 @@ std::string fault_of_stages(const Config& config) {
   fault = fault_of_layers(config);
   if (fault.empty()) fault = fault_of(config.plan, "plan");
   for (const auto& [step, plan] : config.schedule)
-    if (fault.empty()) fault = fault_of(plan, "plan.schedule");
+    if (fault.empty()) fault = fault_of(plan, "plan.schedule (step " + std::to_string(step) + ")");
   return fault;
 }
 

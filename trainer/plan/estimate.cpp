@@ -164,8 +164,10 @@ class Estimator::Counter {
       add("room to update in", device, update[device].bytes());
     }
     add("room for sums", 0, of_rank_.exchange_bytes());
-    if (!shape_.stage.is_alone())
-      add("room for what is written", 0, stage_buffer_bytes(shape_.ranks * shape_.stage.count));
+    for (const Parameter& parameter : table_)
+      if (parameter.is_twin)
+        add("room for sums of two stages", 0,
+            std::min(kTwinNumbers, parameter.elements()) * shape_.numerics.gradient_bytes());
     add("slots for whole parameters", 0, of_rank_.slots().weights);
     add("slots for whole gradients", 0, of_rank_.slots().gradients);
     add_on_host("parameters", streams_.on_host().weights);
@@ -226,7 +228,7 @@ class Estimator::Counter {
   }
 
   // Of a stage: what passes between it and its neighbours. Beside what graphs keep these are a gradient that
-  // came, two that have not gone, and what a step that is undone sends in their place.
+  // came, two messages that have not gone, and the slice that a step that is undone sends in their place.
   void count_messages() {
     const Stage& stage = shape_.stage;
     if (stage.is_alone()) return;
@@ -234,9 +236,9 @@ class Estimator::Counter {
       return uint64_t{rows} * model_.context * model_.width * shape_.numerics.weight_bytes();
     };
     const uint32_t gradients = (stage.is_last() ? 0 : 1) + (stage.is_first() ? 0 : 2);
-    add("messages of stages", 0,
-        gradients * bytes(micro_batch_) + bytes(std::max(plan_.micro_batch, plan_.evaluation_batch)));
-    out_.evaluation_peak_bytes[0] += bytes(std::max(plan_.micro_batch, plan_.evaluation_batch));
+    add("messages of stages", 0, (gradients + 1) * bytes(micro_batch_));
+    out_.evaluation_peak_bytes[0] +=
+        bytes(micro_batch_) + (stage.is_last() ? 0 : 2) * bytes(plan_.evaluation_batch);
   }
 
   // What devices have more at their peaks because others are under way beside the micro-batch that is there.

@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "trainer/ranks/whole/row_gather.h"
-#include "trainer/runtime/out_of_memory.h"
 
 namespace spillway::trainer {
 namespace {
@@ -15,18 +14,6 @@ at::Tensor in_bytes(const at::Tensor& tensor) {
 // In one kernel: each copy by itself would take a GPU as long as thousands of numbers.
 void copy_all(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
   if (!to.empty()) at::_foreach_copy_(to, from, /*non_blocking=*/true);
-}
-
-// The other ranks have made this round, and do not make it again.
-template <typename Work>
-void in_a_round(const Work& work) {
-  try {
-    work();
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    if (!says_out_of_memory(text) && !dynamic_cast<const c10::OutOfMemoryError*>(&error)) throw;
-    throw BrokenRound("out of memory in the middle of a sum over the ranks: " + text);
-  }
 }
 
 }  // namespace
@@ -104,7 +91,7 @@ void Exchange::sum(size_t group, const Tensors& gradients, bool whole, size_t* d
     const Places mine = places(round, ranks_.rank(), bytes, gradients),
                  all = all_places(round, bytes, gradients);
     copy_all(all.there, all.here);
-    in_a_round([&] {
+    in_a_round("a sum over the ranks", [&] {
       ranks_.reduce_scatter(flat);
       if (whole) ranks_.all_gather(flat);
       const Places& wanted = whole ? all : mine;
@@ -121,7 +108,7 @@ void Exchange::add_up(size_t group, const Tensors& wholes, const Tensors& shares
     const int64_t bytes = int64_t(flat.nbytes()) / ranks_.size();
     const Places all = all_places(round, bytes, wholes), mine = places(round, ranks_.rank(), bytes, shares);
     copy_all(all.there, all.here);
-    in_a_round([&] {
+    in_a_round("a sum over the ranks", [&] {
       ranks_.reduce_scatter(flat);
       if (!mine.here.empty()) at::_foreach_add_(mine.here, mine.there);
     });
@@ -134,7 +121,7 @@ void Exchange::gather(size_t group, const Tensors& shares, const Tensors& wholes
     const int64_t bytes = part_bytes(round, wholes);
     const Places mine = places(round, ranks_.rank(), bytes, shares), all = all_places(round, bytes, wholes);
     copy_all(mine.there, mine.here);
-    in_a_round([&] {
+    in_a_round("a sum over the ranks", [&] {
       ranks_.all_gather(all_parts(bytes));
       copy_all(all.here, all.there);
     });
@@ -158,7 +145,7 @@ void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& af
     const int64_t bytes = part_bytes(round, tensors);
     const Places mine = places(round, ranks_.rank(), bytes, tensors);
     copy_all(mine.there, mine.here);
-    in_a_round([&] {
+    in_a_round("a sum over the ranks", [&] {
       ranks_.all_gather(all_parts(bytes));
       Places others;
       for (uint32_t rank = 0; rank < ranks_.size(); ++rank)

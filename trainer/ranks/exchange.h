@@ -10,14 +10,10 @@
 #include <functional>
 
 #include "trainer/plan/parameters/partition.h"
+#include "trainer/ranks/broken_round.h"
 #include "trainer/ranks/ranks.h"
 
 namespace spillway::trainer {
-
-// This rank cannot end a round that the other ranks have made: it ends, and they with it.
-struct BrokenRound : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 class Exchange {
  public:

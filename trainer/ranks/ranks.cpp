@@ -161,7 +161,8 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
   warm_up();
 }
 
-Ranks::Ranks(const Ranks& whole, const std::string& name, const std::vector<uint32_t>& members)
+Ranks::Ranks(const Ranks& whole, const std::string& name, const std::vector<uint32_t>& members,
+             at::Device device)
     : rank_(uint32_t(std::ranges::find(members, whole.rank()) - members.begin())),
       size_(uint32_t(members.size())),
       watch_(whole.watch_) {
@@ -169,16 +170,17 @@ Ranks::Ranks(const Ranks& whole, const std::string& name, const std::vector<uint
   Launch launch = all.launch;
   launch.rank = rank_, launch.size = size_;
   StorePointer store = c10::make_intrusive<c10d::PrefixStore>(name, all.store);
-  const at::Device device = all.numbers.device();
-  communication_.reset(new Communication{launch, store, nullptr, all.timeout, at::empty_like(all.numbers),
+  communication_.reset(new Communication{launch, store, nullptr, all.timeout,
+                                         all.numbers.to(device, at::kDouble, false, true),
                                          StoreRounds(*store, rank_, size_, all.timeout)});
   together("the start of the ranks' communication",
            [&] { communication_->group = group_of(device, store, launch, all.timeout); });
 }
 
-std::shared_ptr<Ranks> Ranks::among(const std::string& name, const std::vector<uint32_t>& members) const {
+std::shared_ptr<Ranks> Ranks::among(const std::string& name, const std::vector<uint32_t>& members,
+                                    std::optional<at::Device> device) const {
   if (members.size() == 1) return std::make_shared<Ranks>();
-  return std::shared_ptr<Ranks>(new Ranks(*this, name, members));
+  return std::shared_ptr<Ranks>(new Ranks(*this, name, members, device.value_or(this->device())));
 }
 
 // A group whose other ranks are gone may wait for them when it is destroyed: it goes with the process.
@@ -340,7 +342,7 @@ void Ranks::send(const at::Tensor& message, uint32_t to) {
       message.is_cuda() ? Ends::kQueued : Ends::kNow);
 }
 
-void Ranks::receive(at::Tensor message, uint32_t from) {
+void Ranks::receive(const at::Tensor& message, uint32_t from) {
   together(
       "a message of another rank", [&] { communication_->pass(message, false, from)->wait(); },
       message.is_cuda() ? Ends::kQueued : Ends::kNow);

@@ -10,6 +10,7 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,8 +38,10 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   // Some of these ranks as ranks of their own, numbered in the order of `members`, of which this one is one;
   // with the same watch, and with sums and messages in an order of their own. All members call it at once.
-  // `name`: other members at the same time, or the same once more, have another one.
-  std::shared_ptr<Ranks> among(const std::string& name, const std::vector<uint32_t>& members) const;
+  // `name`: other members at the same time, or the same once more, have another one. `device`: of what they
+  // exchange; else as all.
+  std::shared_ptr<Ranks> among(const std::string& name, const std::vector<uint32_t>& members,
+                               std::optional<at::Device> device = {}) const;
   // Each kind of sum once: makes the communicators, while there is memory for them. All ranks call it; of
   // those that were started it is done.
   void warm_up();
@@ -73,7 +76,7 @@ class Ranks {
   // one rank sends another one arrives in that order. It is queued, and its memory stays meanwhile.
   void send(const at::Tensor& message, uint32_t to);
   // What the current stream is given from now on is behind the message; on a CPU it is there.
-  void receive(at::Tensor message, uint32_t from);
+  void receive(const at::Tensor& message, uint32_t from);
   // The same of all that was sent: it has gone.
   void wait_for_sent();
   at::Device device() const;  // of what is exchanged
@@ -97,7 +100,7 @@ class Ranks {
  private:
   struct Communication;
   // Of those of `whole`.
-  Ranks(const Ranks& whole, const std::string& name, const std::vector<uint32_t>& members);
+  Ranks(const Ranks& whole, const std::string& name, const std::vector<uint32_t>& members, at::Device device);
 
   at::Tensor own_part(const at::Tensor& flat);
   void sum_by_messages(const at::Tensor& flat, at::Tensor mine);

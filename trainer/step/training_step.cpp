@@ -154,7 +154,11 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
   announce(number, plan);  // behind it: the link takes copies in their order
   // By the targets of the whole batch, of all ranks, whatever the split and however many a micro-batch has.
   const bool in_pieces = !mesh_.has_stages() && most_under_way(plan) > 1;
-  const at::Tensor input = mesh_.stage().is_first() ? at::Tensor() : messages_.input(number, rows.size(0));
+  at::Tensor input;
+  if (!mesh_.stage().is_first()) {
+    input = messages_.input(number, rows.size(0));
+    enter("forward");  // and waits no more
+  }
   return std::make_unique<MicroBatch>(number, model_, parameters_.weights(), rows, plan,
                                       loss_scale_.value() / double(targets_), in_pieces, activations_, input);
 }
@@ -179,6 +183,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
                                           parameters_.begin_micro_batch(one.number());
                                         }};
   auto failure = guarded("forward", [&] {
+    if (micro_batch == 0) follow_messages(plan);
     if (has_rows(micro_batch, plan))
       sums_[micro_batch] = pipeline_->run(micro_batch, run);
     else
@@ -302,6 +307,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   const uint32_t rows = zero_ < 3 ? replicas_->share_of(config_.evaluation.windows).count
                                   : replicas_->largest_share_of(config_.evaluation.windows);
   evaluation_batch_ = plan.evaluation_batch;
+  if (auto failure = guarded("evaluation", [&] { follow_messages(plan); })) return failure;
   for (; evaluated_ < rows; evaluated_ += plan.evaluation_batch) {
     auto failure = guarded("evaluation", [&] {
       const at::Tensor sums = evaluate_rows(evaluated_, plan);

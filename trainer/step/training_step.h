@@ -106,7 +106,10 @@ class TrainingStep : public StepProgram {
   at::Tensor evaluate_rows(uint32_t first, const Plan& plan);
   at::Tensor evaluate_here(const at::Tensor& tokens, const Plan& plan);
   uint32_t most_under_way(const Plan& plan) const;
+  uint32_t rows_of_message(const Plan& plan) const;
+  uint32_t rows_to_reserve(const Plan& plan) const;
   void reserve_messages(const Plan& plan);
+  void follow_messages(const Plan& plan);
   void drain_messages(bool evaluating);
   std::vector<std::vector<Span>> measured() const;
   UpdateShare update_share();

@@ -2,7 +2,9 @@
 from its checkpoint, and at its end each step is there once, with the bits of a training that nobody disturbed. Each
 start is at the next stage of ZeRO: all have the same bits, and a checkpoint goes on at any of them.
 
-    kills.py BUILD CORPUS [--kills N] [--seed N]     half of them under torchrun, half of them started again by hand
+    kills.py BUILD CORPUS [--kills N] [--seed N] [--mesh]     half of them under torchrun, half started again by hand
+
+With --mesh four ranks are two stages of a pipeline, and two of each, at stage 0 and 1 of ZeRO.
 """
 import argparse
 import os
@@ -16,16 +18,18 @@ import time
 import ranks
 from ranks import free_port
 
-SIZE, STEPS, BOUND, START = 2, 50, 3, 20
+STEPS, BOUND, START = 50, 3, 20
 LONGEST_END = START + BOUND + 30  # before all have met they wait for START; a rank at its end has 30 seconds for it
 SETTINGS = {"train.steps": STEPS, "run.checkpoint_every": 3, "run.ranks_bound": BOUND, "run.ranks_beat": 0.2,
             "run.ranks_timeout": START, "model.layers": 2, "evaluation.windows": 2}
+MESH = {"run.stages": 2, "plan.micro_batch": 1}
 
 
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mesh", action="store_true")
     return parser.parse_args()
 
 
@@ -35,22 +39,23 @@ class Kills(ranks.Case):
     def runTest(self):
         arguments = parse()
         self.random = random.Random(arguments.seed)
+        self.size, self.settings = (4, {**SETTINGS, **MESH}) if arguments.mesh else (2, SETTINGS)
         print(f"seed {arguments.seed}", flush=True)
-        self.whole = self.train(SIZE, **SETTINGS)
+        self.whole = self.train(self.size, **self.settings)
         self.seen = {"SIGKILL": 0, "SIGSTOP": 0}
-        self.stages = [0] * 4  # starts at each
+        self.stages = [0] * (2 if arguments.mesh else 4)  # of ZeRO: starts at each
         by_hand = arguments.kills // 2
         self.by_hand(by_hand)
         self.under_torchrun(arguments.kills - by_hand)
         if by_hand >= len(self.stages):
             self.assertTrue(all(self.stages), self.stages)
         print(f"{self.seen['SIGKILL']} kills and {self.seen['SIGSTOP']} stops, "
-              f"{self.stages} starts at the stages 0 to 3 of ZeRO; each step once, with its bits")
+              f"{self.stages} starts at the stages from 0 on of ZeRO; each step once, with its bits")
 
     def at_a_stage(self):
         zero = sum(self.stages) % len(self.stages)
         self.stages[zero] += 1
-        return SETTINGS | {"run.zero": zero}
+        return self.settings | {"run.zero": zero}
 
     def strike(self, processes, folder, is_over):
         """At a random instant, one of the processes (ids); what it returns is stopped, and goes on later."""
@@ -86,7 +91,7 @@ class Kills(ranks.Case):
         while True:
             saved = (folder / "out" / "checkpoint.safetensors").exists()
             options = ("--resume", str(folder / "out")) if saved else ()
-            processes = self.start(SIZE, folder, options=options, **self.at_a_stage())
+            processes = self.start(self.size, folder, options=options, **self.at_a_stage())
             if kills > 0:
                 kills -= 1
                 ended = lambda: any(one.poll() is not None for one in processes)
@@ -97,7 +102,7 @@ class Kills(ranks.Case):
                 codes.append(one.returncode)
                 told = "did not come within" in error or "do not meet" in error  # struck before they had met
                 self.assertIn(one.returncode, (0, 18, -signal.SIGKILL, 1 if told else 0), error)
-            if codes == [0] * SIZE:
+            if codes == [0] * self.size:
                 if kills == 0:
                     return self.assert_undisturbed(folder)
                 self.assert_undisturbed(folder)
@@ -118,14 +123,14 @@ class Kills(ranks.Case):
         while kills > 0:
             folder, before = self.fresh_folder(), dict(self.seen)
             launcher = subprocess.Popen(
-                [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={SIZE}",
+                [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={self.size}",
                  f"--max-restarts={kills + 1}", f"--master-port={free_port()}", "--no-python",
                  *self.command(folder, "cpu", self.at_a_stage())],
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             last = []
             while kills > 0 and launcher.poll() is None:
                 processes = self.workers(launcher)
-                if len(processes) < SIZE or processes == last:
+                if len(processes) < self.size or processes == last:
                     time.sleep(0.05)
                     continue
                 last, count = processes, sum(self.seen.values())

@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -28,9 +29,15 @@ ON_CARDS = {"OMP_NUM_THREADS": "1", "SPILLWAY_SIM_WATCHDOG": "free"}
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """Below those that the system gives to connections, of which the ranks of other tests make many meanwhile."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 class Ended:

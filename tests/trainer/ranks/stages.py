@@ -12,7 +12,6 @@ from ranks import Case
 
 SETTINGS = {"model.layers": 4, "plan.micro_batch": 2, "plan.evaluation_batch": 3, "train.batch": 8, "train.clip": 0.5,
             "model.tied_head": "false"}
-BUFFER = 4 << 20  # that stages of so small a model need for what is written, whatever their plans are
 FAMILIES = ({}, {"model.family": "llama"})
 
 
@@ -92,16 +91,39 @@ class Recovery(Stages):
                 results = self.results_of(undisturbed, rank)
                 peak = results["devices"][0]["peak_live"]
                 limits = ["1GiB", "1GiB"]
-                limits[rank] = f"{int(BUFFER + 0.8 * (peak - BUFFER)) // 1024}KiB"
+                limits[rank] = f"{int(0.8 * peak) // 1024}KiB"
                 tight = self.on_cards(2, limits=limits, **settings)
                 self.assertGreater(self.results_of(tight, rank)["devices"][0]["unwound"], 0)
                 self.assertEqual(self.results_of(tight, 1 - rank)["devices"][0]["unwound"], 0)
                 self.assert_same(tight, undisturbed)
 
+    def test_a_plan_of_the_schedule_has_no_room_on_one_stage(self):
+        settings = {**SETTINGS, "run.stages": 2, "train.batch": 32, "plan.micro_batch": 1, "evaluation.windows": 2,
+                    "recovery.floor": "bit_exact", "plan.schedule": "[{step=3, micro_batch=32}]"}
+        peak = self.results_of(self.on_cards(2, **settings), 1)["devices"][0]["peak_live"]
+        ended = self.on_cards(2, limits=("1GiB", f"{int(0.4 * peak) // 1024}KiB"), fails=True, **settings)
+        for rank in 0, 1:
+            results = self.results_of(ended, rank)
+            self.assertEqual(results["exit_code"], 17, results)
+            self.assertIn("in step 3 and no plan is left on rank 1: ", results["verdict"])
+        self.assertTrue((ended.folder / "out" / "checkpoint.safetensors").exists())
+
+    def test_a_smaller_evaluation_is_all_stages(self):
+        settings = {**SETTINGS, "run.stages": 2, "plan.evaluation_batch": 64, "evaluation.windows": 128,
+                    "plan.micro_batch": 1, "train.batch": 2, "train.steps": 2, "model.vocabulary": 1024}
+        whole = self.on_cards(2, **settings)
+        peak = self.results_of(whole, 1)["devices"][0]["peak_live"]
+        tight = self.on_cards(2, limits=("1GiB", f"{int(0.7 * peak) // 1024}KiB"), **settings)
+        for rank in 0, 1:
+            recoveries = self.results_of(tight, rank)["recoveries"]
+            self.assertIn(("evaluation", "split_evaluation"), {(it["phase"], it["action"]) for it in recoveries})
+        self.assertEqual(tight.losses(), whole.losses())
+        self.assertAlmostEqual(tight.results["evaluation_loss"], whole.results["evaluation_loss"], places=5)
+
     def test_a_smaller_micro_batch_is_all_stages(self):
         settings = {**SETTINGS, "train.batch": 32, "plan.micro_batch": 16, "plan.recompute": "all", "run.stages": 2}
         peak = self.results_of(self.on_cards(2, **settings), 0)["devices"][0]["peak_live"]
-        tight = self.on_cards(2, limits=(f"{int(BUFFER + 0.7 * (peak - BUFFER)) // 1024}KiB", "1GiB"), **settings)
+        tight = self.on_cards(2, limits=(f"{int(0.7 * peak) // 1024}KiB", "1GiB"), **settings)
         for rank in 0, 1:
             recoveries = self.results_of(tight, rank)["recoveries"]
             self.assertIn("split_micro_batch", {it["action"] for it in recoveries})
@@ -112,7 +134,6 @@ class Recovery(Stages):
 
 class Estimates(Stages):
     def test_of_each_stage(self):
-        """The item that all stages have, a buffer, is large beside this model's: so it counts."""
         settings = {"model.layers": 8, "model.width": 256, "model.heads": 4, "model.context": 256, "train.batch": 8,
                     "plan.micro_batch": 1, "train.steps": 2, "evaluation.windows": 1, "plan.evaluation_batch": 1}
         for size, more in ((4, {"run.stages": 4, "model.tied_head": "false"}),

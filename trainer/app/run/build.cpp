@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/planner.h"
 #include "trainer/plan/ranks/same_sequence.h"
 #include "trainer/ranks/agreement/word.h"
 
@@ -37,7 +38,11 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
 Plan Run::first_plan() const {
   if (!config_.chooses_plan()) return config_.plan;
   const AutomaticPlan automatic = choose_plan(config_, shape_, survey_);
-  const Plan plan = in_one_sequence(automatic.plan);
+  Plan plan = in_one_sequence(automatic.plan);
+  // With the micro-batch of all stages this one may need less, or more.
+  if (mesh_.has_stages() && config_.automatic_plan && plan != automatic.plan)
+    if (const Planned again = find_plan(shape_, survey_.machine, Guarantee::kBitExact, plan); again.best)
+      plan = again.best->plan;
   log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(plan));
   return plan;
 }
@@ -108,7 +113,9 @@ Plan Run::for_ranks(Plan plan) const {
   if (config_.run.zero >= 2) plan.tiles = 1;
   if (!mesh_.has_stages()) return plan;
   plan.parameters = plan.gradients = Place::kDevice;
-  plan.offload.clear(), plan.placement.clear();
+  plan.offload.clear(), plan.placement.clear(), plan.peers.clear();
+  plan.offload_to = Place::kHost;
+  if (plan.optimizer == Place::kPeer) plan.optimizer = Place::kDevice;
   plan.tiles = plan.pipeline = 1;
   plan.just_in_time = false;
   return plan;

@@ -139,7 +139,7 @@ void Run::leave_ranks() {
   // Where weights are exchanged the hash of all of them is rank 0's, on all ranks.
   std::string weights = "all " + std::to_string(results_.weights_hash);
   if (mesh_.has_stages())
-    check_replicas();
+    check_replicas(), check_twins();
   else if (program_->whole_states().weights_are_exchanged())
     weights += "\nthose of no layer " + std::to_string(program_->whole_states().hash_of_own());
   ranks_->check_same("weights", weights);

@@ -5,7 +5,6 @@
 //
 // Thread-safety: values and pure functions. Ownership: none. Errors: none.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,10 +42,8 @@ std::string fault_of_stages(const Architecture& model, const Numerics& numerics,
 
 bool has(const Stage& stage, const Parameter& parameter);
 
-// Through which weights and states pass to the first rank, where they are written: of all ranks. Bytes.
-constexpr uint64_t stage_buffer_bytes(uint32_t ranks) {
-  return std::max<uint64_t>(4 << 20, uint64_t{ranks} << 16);
-}
+// Of what is at both ends so many gradients are added up at a time.
+inline constexpr uint64_t kTwinNumbers = 1 << 20;
 
 // The model's table, in which the parameters that other stages have are empty: a parameter has one number on
 // all ranks.

@@ -35,6 +35,8 @@ class Mesh {
   const std::shared_ptr<Ranks>& all() const { return all_; }
   const std::shared_ptr<Ranks>& replicas() const { return replicas_; }
   uint32_t stage_of(uint32_t rank) const { return rank / replicas_->size(); }
+  // The first replica of each stage, on their hosts, for what is written; of the other ranks nothing.
+  const std::shared_ptr<Ranks>& leaders() const { return leaders_; }
   // The first one that has a parameter.
   const Stage& stage_with(const Parameter& parameter) const;
   const std::vector<Stage>& stages() const { return stages_; }
@@ -47,7 +49,7 @@ class Mesh {
  private:
   StageLink link(const std::string& name, uint32_t earlier, uint32_t later) const;
 
-  std::shared_ptr<Ranks> all_ = std::make_shared<Ranks>(), replicas_ = all_;
+  std::shared_ptr<Ranks> all_ = std::make_shared<Ranks>(), replicas_ = all_, leaders_;
   Stage stage_{};
   std::vector<Stage> stages_{Stage{}};
   StageLink before_{}, after_{}, ends_{};

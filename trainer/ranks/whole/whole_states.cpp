@@ -23,13 +23,7 @@ WholeStates::WholeStates(const Mesh& mesh, const Architecture& model, const Nume
       parameters_(parameters),
       optimizer_(optimizer),
       zero_(zero),
-      buffer_(exchange.buffer()) {
-  if (!mesh.has_stages()) return;
-  for (const Stage& stage : mesh.stages())
-    of_stages_.emplace_back(numerics, parameter_table(model, stage), mesh.replicas()->size());
-  buffer_ =
-      at::empty({int64_t(stage_buffer_bytes(ranks_.size()))}, at::device(ranks_.device()).dtype(at::kByte));
-}
+      buffer_(exchange.buffer()) {}
 
 std::vector<StateTensor> WholeStates::state_shapes(size_t parameter) const {
   return optimizer_state(numerics_, table_[parameter].sizes);
@@ -42,27 +36,40 @@ std::vector<Parameters::Stored> WholeStates::stored_shapes(size_t parameter) con
   return all;
 }
 
-// A parameter's numbers from the ranks that keep them. Without shares each replica has them all.
-at::Tensor WholeStates::whole(size_t parameter, const at::Tensor& mine, bool in_shares,
-                              const std::function<int64_t(int64_t elements)>& bytes_of) {
+// A parameter's numbers from the replicas that keep them, on the first one. Without shares that one has them.
+at::Tensor WholeStates::of_replicas(size_t parameter, const at::Tensor& mine, bool in_shares,
+                                    const BytesOf& bytes_of) {
+  Ranks& replicas = *mesh_.replicas();
+  if (!in_shares || replicas.is_alone()) return mine.cpu().contiguous().view({-1}).view(at::kByte);
+  std::vector<int64_t> bytes;
+  for (const Span& section : partition_.sections(parameter)) bytes.push_back(bytes_of(section.length));
+  return gather_rows(replicas, buffer_, mine, bytes);
+}
+
+// And from the stage that has it to rank 0, from host to host.
+at::Tensor WholeStates::whole(size_t parameter, const std::function<at::Tensor()>& mine, bool in_shares,
+                              const BytesOf& bytes_of) {
   const uint32_t stage = mesh_.stage_with(table_[parameter]).number;
-  const Partition& partition = mesh_.has_stages() ? of_stages_[stage] : partition_;
-  const uint32_t replicas = mesh_.replicas()->size();
-  std::vector<int64_t> bytes(ranks_.size());
-  for (uint32_t replica = 0; replica < replicas; ++replica) {
-    const int64_t elements = in_shares      ? partition.sections(parameter)[replica].length
-                             : replica == 0 ? int64_t(table_[parameter].elements())
-                                            : 0;
-    bytes[stage * replicas + replica] = bytes_of(elements);
+  at::Tensor all;
+  if (mesh_.stage().number == stage) all = of_replicas(parameter, mine(), in_shares, bytes_of);
+  if (stage == 0 || !mesh_.leaders()) return all;
+  Ranks& leaders = *mesh_.leaders();
+  if (leaders.rank() == stage) {
+    leaders.send(all, 0);
+    leaders.wait_for_sent();
+  } else if (leaders.leads()) {
+    all = at::empty({bytes_of(int64_t(table_[parameter].elements()))}, at::kByte);
+    leaders.receive(all, stage);
   }
-  return gather_rows(ranks_, buffer_, mine, bytes);
+  return all;
 }
 
 at::Tensor WholeStates::exchange_weights(size_t parameter) {
   const Parameters::Stored shape = stored_shapes(parameter).front();
   const bool in_shares = parameters_.is_shared(parameter);
-  const at::Tensor mine =
-      in_shares ? parameters_.read_share(parameter) : parameters_.read_stored(parameter, 0);
+  const auto mine = [&] {
+    return in_shares ? parameters_.read_share(parameter) : parameters_.read_stored(parameter, 0);
+  };
   const at::Tensor all = whole(parameter, mine, in_shares, [&](int64_t elements) {
     return elements * int64_t(c10::elementSize(shape.type));
   });
@@ -72,7 +79,7 @@ at::Tensor WholeStates::exchange_weights(size_t parameter) {
 at::Tensor WholeStates::exchange(size_t parameter, size_t state) {
   if (state == kWeights) return exchange_weights(parameter);
   const StateTensor shape = state_shapes(parameter)[state];
-  const at::Tensor mine = is_here(parameter) ? optimizer_.state(parameter, state) : at::Tensor();
+  const auto mine = [&] { return optimizer_.state(parameter, state); };
   const at::Tensor all = whole(parameter, mine, zero_ > 0,
                                [&](int64_t elements) { return int64_t(part_bytes(shape, elements)); });
   return ranks_.leads() ? all.view(type_of(shape)).view(shape.sizes) : at::Tensor();

@@ -5,7 +5,7 @@
 // room for more than a buffer. Meanwhile the others are in `serve`, which returns when rank 0 ends it. Where
 // a rank has all itself, nothing is exchanged.
 //
-// Thread-safety: one thread. Ownership: borrows all but the buffer. Errors: LibTorch's and c10d's exceptions.
+// Thread-safety: one thread. Ownership: borrows all. Errors: LibTorch's and c10d's exceptions.
 #pragma once
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/ranks/exchange.h"
@@ -44,8 +44,10 @@ class WholeStates {
   at::Tensor ask(size_t parameter, size_t state);
   at::Tensor exchange(size_t parameter, size_t state);
   at::Tensor exchange_weights(size_t parameter);
-  at::Tensor whole(size_t parameter, const at::Tensor& mine, bool in_shares,
-                   const std::function<int64_t(int64_t elements)>& bytes_of);
+  using BytesOf = std::function<int64_t(int64_t elements)>;
+  at::Tensor of_replicas(size_t parameter, const at::Tensor& mine, bool in_shares, const BytesOf& bytes_of);
+  at::Tensor whole(size_t parameter, const std::function<at::Tensor()>& mine, bool in_shares,
+                   const BytesOf& bytes_of);
   std::vector<at::Tensor> gather_weights(size_t group);
 
   const Mesh& mesh_;
@@ -56,8 +58,7 @@ class WholeStates {
   Parameters& parameters_;
   Optimizer& optimizer_;
   const uint32_t zero_;
-  std::vector<Partition> of_stages_;  // where there are several
-  at::Tensor buffer_;
+  const at::Tensor buffer_;
 };
 
 }  // namespace spillway::trainer

@@ -29,22 +29,42 @@ void StageMessages::reserve(int64_t rows) {
   if (!spare_.defined() || spare_.size(0) < rows) spare_ = room(rows).zero_();
 }
 
+void StageMessages::pass_in_slices(int64_t slice, int64_t rows) {
+  slice_ = slice;
+  if (spare_.size(0) > rows) spare_ = spare_.narrow(0, 0, rows).clone();
+}
+
 void StageMessages::begin() {
   forward_ = {}, backward_ = {};
+  for (Ranks* const link :
+       {before_.forward.get(), before_.backward.get(), after_.forward.get(), after_.backward.get()})
+    if (link) link->wait_for_sent();
+}
+
+void StageMessages::send(Ranks& to, const at::Tensor& x) const {
+  in_a_round("a message between stages", [&] {
+    for (const at::Tensor& part : x.split(slice_)) to.send(part, other_end(to));
+  });
+}
+
+void StageMessages::receive(Ranks& from, const at::Tensor& x) const {
+  in_a_round("a message between stages", [&] {
+    for (const at::Tensor& part : x.split(slice_)) from.receive(part, other_end(from));
+  });
 }
 
 at::Tensor StageMessages::taken(Passed* passed, Ranks& from, uint32_t micro_batch, int64_t rows) const {
   if (micro_batch == passed->came) {
     const at::Tensor x = room(rows);
-    from.receive(x, other_end(from));
+    receive(from, x);
     passed->kept[passed->came++] = x;
   }
   return passed->kept.at(micro_batch);
 }
 
-void StageMessages::give(Passed* passed, Ranks& to, uint32_t micro_batch, const at::Tensor& x) {
+void StageMessages::give(Passed* passed, Ranks& to, uint32_t micro_batch, const at::Tensor& x) const {
   if (micro_batch != passed->went) return;  // it has gone, before a failure
-  to.send(x.detach().contiguous(), other_end(to));
+  send(to, x.detach().contiguous());
   ++passed->went;
 }
 
@@ -71,9 +91,14 @@ void StageMessages::done(uint32_t micro_batch) {
 }
 
 void StageMessages::drain(Passed* passed, Ranks* from, Ranks* to, uint32_t micro_batch, int64_t rows) const {
-  const at::Tensor spare = spare_.narrow(0, 0, rows);
-  if (from && micro_batch >= passed->came) from->receive(spare, other_end(*from)), ++passed->came;
-  if (to && micro_batch >= passed->went) to->send(spare, other_end(*to)), ++passed->went;
+  const auto each_slice = [&](Ranks& link, void (Ranks::*pass)(const at::Tensor&, uint32_t)) {
+    in_a_round("a message between stages", [&] {
+      for (int64_t begin = 0; begin < rows; begin += slice_)
+        (link.*pass)(spare_.narrow(0, 0, std::min(slice_, rows - begin)), other_end(link));
+    });
+  };
+  if (from && micro_batch >= passed->came) each_slice(*from, &Ranks::receive), ++passed->came;
+  if (to && micro_batch >= passed->went) each_slice(*to, &Ranks::send), ++passed->went;
 }
 
 // In the order of the schedule (stage_pipeline.h), without what has passed.

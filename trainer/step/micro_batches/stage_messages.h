@@ -6,11 +6,13 @@
 // Messages of a direction are those of micro-batch 0, 1, 2, ...
 //
 // Thread-safety: one thread. Ownership: what came. Errors: LibTorch's and c10d's exceptions; where memory for
-// a message runs out, it has not been taken, and the next call takes it.
+// a message runs out, it has not been taken, and the next call takes it; BrokenRound where c10d has none for
+// it.
 #pragma once
 #include <functional>
 #include <map>
 
+#include "trainer/ranks/broken_round.h"
 #include "trainer/ranks/stages/mesh.h"
 
 namespace spillway::trainer {
@@ -20,9 +22,12 @@ class StageMessages {
   // x: [rows, tokens, width] of `type`.
   StageMessages(const Mesh& mesh, at::Device device, at::ScalarType type, int64_t tokens, int64_t width);
 
-  // From now on `drain` has room for messages of so many rows, beside those of evaluations.
+  // `drain` has room for slices of so many rows, or of more.
   void reserve(int64_t rows);
-  // Of a step, or of an evaluation: nothing has passed.
+  // Messages pass in slices of so many rows, the same on all stages: `drain` needs no more than one of them.
+  // No more than `rows` are reserved then. REQUIRES: as many are.
+  void pass_in_slices(int64_t slice, int64_t rows);
+  // Of a step, or of an evaluation: nothing has passed. What was sent before has gone.
   void begin();
   at::Tensor input(uint32_t micro_batch, int64_t rows);  // a leaf of a new graph
   void give_output(uint32_t micro_batch, const at::Tensor& x);
@@ -41,13 +46,16 @@ class StageMessages {
   };
   at::Tensor room(int64_t rows) const;
   at::Tensor taken(Passed* passed, Ranks& from, uint32_t micro_batch, int64_t rows) const;
-  static void give(Passed* passed, Ranks& to, uint32_t micro_batch, const at::Tensor& x);
+  void give(Passed* passed, Ranks& to, uint32_t micro_batch, const at::Tensor& x) const;
+  void send(Ranks& to, const at::Tensor& x) const;
+  void receive(Ranks& from, const at::Tensor& x) const;
   void drain(Passed* passed, Ranks* from, Ranks* to, uint32_t micro_batch, int64_t rows) const;
 
   const Stage stage_;
   const StageLink before_, after_;
   const int64_t tokens_, width_;
   const at::TensorOptions options_;
+  int64_t slice_ = 1;
   at::Tensor spare_;  // what `drain` sends, and takes
   Passed forward_, backward_;
 };

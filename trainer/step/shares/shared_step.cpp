@@ -74,8 +74,13 @@ at::Tensor TrainingStep::evaluate_rows(uint32_t first, const Plan& plan) {
   const Ranks::Share share = replicas_->share_of(config_.evaluation.windows);
   parameters_.follow(evaluation_uses(config_.model));
   if (first >= share.count) return parameters_.pass_over(), at::zeros({0});
-  const at::Tensor tokens =
-      rows(evaluation_rows_, share.first + first, std::min(plan.evaluation_batch, share.count - first));
+  at::Tensor tokens;
+  const auto read = [&] {
+    tokens =
+        rows(evaluation_rows_, share.first + first, std::min(plan.evaluation_batch, share.count - first));
+  };
+  // Behind what the current stream was given: on a stage a message of another one.
+  mesh_.has_stages() ? ranks_->wait_for_sums(read) : read();
   return evaluate_here(tokens, plan);
 }
 

@@ -22,12 +22,29 @@ uint32_t TrainingStep::most_under_way(const Plan& plan) const {
   return std::min(mesh_.stage().most_under_way(), trainer::micro_batches(plan, share_.count));
 }
 
+uint32_t TrainingStep::rows_of_message(const Plan& plan) const {
+  return std::clamp(plan.micro_batch, 1u, std::max(1u, share_.count));
+}
+
+// Also for a plan of the schedule that the other stages run, and for which this one has no room.
+uint32_t TrainingStep::rows_to_reserve(const Plan& plan) const {
+  uint32_t most = rows_of_message(plan);
+  for (const auto& [step, scheduled] : config_.schedule) most = std::max(most, rows_of_message(scheduled));
+  return most;
+}
+
 void TrainingStep::reserve_messages(const Plan& plan) {
-  if (mesh_.has_stages()) messages_.reserve(std::max(plan.micro_batch, plan.evaluation_batch));
+  if (mesh_.has_stages()) messages_.reserve(rows_to_reserve(plan));
+}
+
+// All stages pass what an evaluation has in slices of the training's rows, which are fewer in most cases.
+void TrainingStep::follow_messages(const Plan& plan) {
+  if (mesh_.has_stages()) messages_.pass_in_slices(rows_of_message(plan), rows_to_reserve(plan));
 }
 
 void TrainingStep::drain_messages(bool evaluating) {
   if (!mesh_.has_stages()) return;
+  if (!evaluating) follow_messages(running_);
   const uint32_t all = evaluating ? replicas_->share_of(config_.evaluation.windows).count : share_.count;
   const uint32_t size = std::min(evaluating ? evaluation_batch_ : running_.micro_batch, std::max(1u, all));
   const auto rows = [&](uint32_t number) { return int64_t{std::min(size, all - number * size)}; };
@@ -42,8 +59,9 @@ at::Tensor TrainingStep::evaluate_here(const at::Tensor& tokens, const Plan& pla
   const uint32_t number = evaluated_ / plan.evaluation_batch;
   at::Tensor input;
   if (!stage.is_first()) input = messages_.input(number, tokens.size(0));
+  enter("evaluation");  // and waits no more
   at::Tensor result = model_.row_losses(parameters_.weights(), tokens, plan, input);
-  if (stage.is_last()) result = result.cpu();
+  if (stage.is_last()) ranks_->wait_for_sums([&] { result = result.cpu(); });
   if (!stage.is_last()) messages_.give_output(number, std::exchange(result, {}));
   messages_.done(number);
   return result;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "trainer/ranks/broken_round.h"
+
 namespace spillway::trainer {
 namespace {
 
-constexpr int64_t kRoundNumbers = 1 << 20;
+constexpr auto kRoundNumbers = int64_t{kTwinNumbers};
 
 }  // namespace
 
@@ -35,9 +37,11 @@ void TwinGradients::add_up(const at::Tensor& mine) {
   Ranks &away = is_first_ ? *ends_.forward : *ends_.backward,
         &here = is_first_ ? *ends_.backward : *ends_.forward;
   const uint32_t twin = is_first_ ? 1 : 0;
-  away.send(mine, twin);
-  here.receive(other, twin);
-  away.wait_for_sent();
+  in_a_round("a sum of two stages", [&] {
+    away.send(mine, twin);
+    here.receive(other, twin);
+    away.wait_for_sent();
+  });
   mine.add_(other);
 }
 
