@@ -107,6 +107,24 @@ c10::intrusive_ptr<c10d::Backend> group_of(at::Device device, const StorePointer
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
 }
 
+// Before there is a watch that says why a rank has gone.
+void meet(c10d::Store& store, const Launch& launch, const RanksTimes& times) {
+  const std::string rank = std::to_string(launch.rank);
+  try {
+    if (launch.rank == 0) store.set("number", bytes_in_store(new_incident_number()));
+    if (times.bound.count() > 0) store.set("beat/" + rank, bytes_in_store(Watch::first_beat()));
+    store.set("here/" + rank, bytes_in_store("yes"));
+    wait_until_met(store, "here", launch.size, times.timeout);
+  } catch (const RanksError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    throw RanksError("the ranks do not meet: rank " + rank + " has lost the store at " + place_of(launch) +
+                     ", perhaps because the rank that keeps it has ended; look at that one's output: " +
+                     (of_torch ? of_torch->what_without_backtrace() : error.what()));
+  }
+}
+
 struct SentMessage {
   c10::intrusive_ptr<c10d::Work> work;
   at::Tensor tensor;
@@ -146,11 +164,7 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
   const Milliseconds timeout = times.timeout;
   StorePointer store =
       keeps_store_ ? connect_to_store(launch, true, timeout) : connect_within(launch, timeout);
-  if (leads()) store->set("number", bytes_in_store(new_incident_number()));
-  if (times.bound.count() > 0)
-    store->set("beat/" + std::to_string(rank_), bytes_in_store(Watch::first_beat()));
-  store->set("here/" + std::to_string(rank_), bytes_in_store("yes"));
-  wait_until_met(*store, "here", size_, timeout);
+  meet(*store, launch, times);
   watch_ = make_watch(launch, store, times);
   if (watched) watched(watch_);
   at::Tensor numbers = at::empty({kMostNumbers}, at::device(device).dtype(at::kDouble));

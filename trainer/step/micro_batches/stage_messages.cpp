@@ -29,8 +29,7 @@ void StageMessages::reserve(int64_t rows) {
   if (!spare_.defined() || spare_.size(0) < rows) spare_ = room(rows).zero_();
 }
 
-void StageMessages::pass_in_slices(int64_t slice, int64_t rows) {
-  slice_ = slice;
+void StageMessages::give_back_beyond(int64_t rows) {
   if (spare_.size(0) > rows) spare_ = spare_.narrow(0, 0, rows).clone();
 }
 

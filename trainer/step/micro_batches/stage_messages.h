@@ -25,8 +25,10 @@ class StageMessages {
   // `drain` has room for slices of so many rows, or of more.
   void reserve(int64_t rows);
   // Messages pass in slices of so many rows, the same on all stages: `drain` needs no more than one of them.
-  // No more than `rows` are reserved then. REQUIRES: as many are.
-  void pass_in_slices(int64_t slice, int64_t rows);
+  // REQUIRES: as many are reserved.
+  void pass_in_slices(int64_t rows) { slice_ = rows; }
+  // No more than so many rows are reserved.
+  void give_back_beyond(int64_t rows);
   // Of a step, or of an evaluation: nothing has passed. What was sent before has gone.
   void begin();
   at::Tensor input(uint32_t micro_batch, int64_t rows);  // a leaf of a new graph

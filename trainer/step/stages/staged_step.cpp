@@ -38,13 +38,16 @@ void TrainingStep::reserve_messages(const Plan& plan) {
 }
 
 // All stages pass what an evaluation has in slices of the training's rows, which are fewer in most cases.
+// What an earlier plan needed more goes now, when nobody can undo a step of that plan any more.
 void TrainingStep::follow_messages(const Plan& plan) {
-  if (mesh_.has_stages()) messages_.pass_in_slices(rows_of_message(plan), rows_to_reserve(plan));
+  if (!mesh_.has_stages()) return;
+  messages_.pass_in_slices(rows_of_message(plan));
+  messages_.give_back_beyond(rows_to_reserve(plan));
 }
 
 void TrainingStep::drain_messages(bool evaluating) {
   if (!mesh_.has_stages()) return;
-  if (!evaluating) follow_messages(running_);
+  if (!evaluating) messages_.pass_in_slices(rows_of_message(running_));
   const uint32_t all = evaluating ? replicas_->share_of(config_.evaluation.windows).count : share_.count;
   const uint32_t size = std::min(evaluating ? evaluation_batch_ : running_.micro_batch, std::max(1u, all));
   const auto rows = [&](uint32_t number) { return int64_t{std::min(size, all - number * size)}; };

@@ -31,7 +31,7 @@ class Sweep(unittest.TestCase):
 
     def swept(self, zero, *cases, size=2, requests=None, phases=("backward", "optimizer")):
         """For each case what the ranks did that failed, and what the others did."""
-        requests = ("1", "1") if ALL else requests or (SOME if zero < 2 else SOME_OF_TWO_LAYERS)
+        requests = ("1", "1") if ALL else requests or (SOME if zero in (0, 1) else SOME_OF_TWO_LAYERS)
         done = subprocess.run([BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", str(size),
                                "--values", "compute", "--", sys.executable, "-m", "torch.distributed.run",
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python",
@@ -51,6 +51,13 @@ class Sweep(unittest.TestCase):
                     self.assertIn(phase, found_in)
         return {case: [(int(line[3]), int(line[5])) for line in found if line[0] == case and line[1] != line[2]]
                 for case in cases}
+
+    def test_of_the_stages_of_a_pipeline(self):
+        """A stage makes what keeps every bit again by itself, from what it was sent; a split is made by all."""
+        others = self.swept("line", "moves", "splits", *(["once", "all", "replay", "attempts", "gives_up", "common"]
+                                                         if ALL else []), requests=("201", "36"))
+        self.assert_none(others["moves"])
+        self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["splits"]))
 
     def assert_some(self, others):
         for trainings, recoveries in others:
