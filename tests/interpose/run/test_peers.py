@@ -200,5 +200,31 @@ print(before, during, spare(10))"""
         self.assertGreater(device["used_bytes"], device["held_bytes"])
 
 
+class Collectives(Case):
+    """Two jobs of two ranks on two cards, of which one rank each asks the other job's rank on its card for memory."""
+
+    def tearDown(self):
+        pathlib.Path(f"/dev/shm/spillway-test-{os.getpid()}").unlink(missing_ok=True)
+
+    def two_jobs(self, mode):
+        script = "".join(f"{SPILLWAY} run --mode {mode} -- {sys.executable} {OWN / 'devices' / 'two_jobs.py'} {job} {rank} . & "
+                         f"ranks=\"$ranks $!\"; " for job in range(2) for rank in range(2))
+        return self.simulate("sh", "-c", script + "for rank in $ranks; do wait $rank || exit 9; done",
+                             card=("--gpu", "a100-40gb", "--gpus", "2"), timeout=100,
+                             SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}", SPILLWAY_SIM_WATCHDOG="free")
+
+    def test_who_waits_in_a_sum_for_who_asks_keeps_nobody_waiting(self):
+        """Its device is at work until the other one comes: it gives nothing, and the other one hears so and goes on."""
+        for mode in "rescue", "replace":
+            with self.subTest(mode=mode):
+                for path in pathlib.Path(self.folder).iterdir():
+                    path.unlink()
+                ended = self.two_jobs(mode)
+                self.assertEqual(ended.status, 0, ended.errors[-3000:])
+                self.assertEqual(len(re.findall(r"job \d, rank \d: past the sum", ended.output)), 4, ended.output)
+                asked = [it for it in ended.reports.values() if re.search(r"\bask_processes +[1-9]", it)]
+                self.assertEqual(len(asked), 2, ended.errors[-3000:])
+
+
 if __name__ == "__main__":
     unittest.main()
