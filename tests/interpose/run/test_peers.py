@@ -207,8 +207,8 @@ class Collectives(Case):
         pathlib.Path(f"/dev/shm/spillway-test-{os.getpid()}").unlink(missing_ok=True)
 
     def two_jobs(self, mode):
-        script = "".join(f"{SPILLWAY} run --mode {mode} -- {sys.executable} {OWN / 'devices' / 'two_jobs.py'} {job} {rank} . & "
-                         f"ranks=\"$ranks $!\"; " for job in range(2) for rank in range(2))
+        program = f"{SPILLWAY} run --mode {mode} -- {sys.executable} {OWN / 'devices' / 'two_jobs.py'}"
+        script = "".join(f"{program} {job} {rank} . & ranks=\"$ranks $!\"; " for job in range(2) for rank in range(2))
         return self.simulate("sh", "-c", script + "for rank in $ranks; do wait $rank || exit 9; done",
                              card=("--gpu", "a100-40gb", "--gpus", "2"), timeout=100,
                              SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}", SPILLWAY_SIM_WATCHDOG="free")

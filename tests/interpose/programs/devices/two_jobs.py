@@ -1,9 +1,11 @@
-"""two_jobs.py JOB RANK FOLDER: one of two jobs' two ranks, on two cards of 40 GiB. Rank 0 of both has the first card, rank
-1 of both the second one, and the jobs know nothing of each other. FOLDER is only for where a job meets, and their timing.
+"""two_jobs.py JOB RANK FOLDER: one of two jobs' two ranks, on two cards of 40 GiB. Rank 0 of both has the first card,
+rank 1 of both the second one, and the jobs know nothing of each other. FOLDER is only for where a job meets, and
+their timing.
 
-In each job one rank has 30 GiB in its cache and waits in a sum for the other rank, which comes to it when it has 20 GiB.
-Those who lack memory are rank 0 of job 0 and rank 1 of job 1: each can have it from the rank beside it alone, which waits
-for the one that asks on the other card. If help waited for a sum to end, and a sum for help, all four would for ever.
+In each job one rank has 30 GiB in its cache and waits in a sum for the other rank, which comes to it when it has 20
+GiB. Those who lack memory are rank 0 of job 0 and rank 1 of job 1: each can have it from the rank beside it alone,
+which waits for the one that asks on the other card. If help waited for a sum to end, and a sum for help, all four
+would for ever.
 """
 import os
 import pathlib
