@@ -12,7 +12,7 @@ std::string fault_of_layers(const Config& config) {
   const RunConfig& run = config.run;
   const uint32_t layers = config.model.all_layers();
   if (run.stage_layers.empty()) return "";
-  const uint32_t sum = std::accumulate(run.stage_layers.begin(), run.stage_layers.end(), 0u);
+  const uint64_t sum = std::accumulate(run.stage_layers.begin(), run.stage_layers.end(), uint64_t{0});
   if (run.stage_layers.size() != run.stages || sum != layers)
     return "'run.stage_layers' has " + std::to_string(sum) + " layers in " +
            std::to_string(run.stage_layers.size()) + " stages, and the model has " + std::to_string(layers) +

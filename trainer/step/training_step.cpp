@@ -307,9 +307,9 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   const uint32_t rows = zero_ < 3 ? replicas_->share_of(config_.evaluation.windows).count
                                   : replicas_->largest_share_of(config_.evaluation.windows);
   evaluation_batch_ = plan.evaluation_batch;
-  if (auto failure = guarded("evaluation", [&] { follow_messages(plan); })) return failure;
   for (; evaluated_ < rows; evaluated_ += plan.evaluation_batch) {
     auto failure = guarded("evaluation", [&] {
+      if (evaluated_ == 0) follow_messages(plan);
       const at::Tensor sums = evaluate_rows(evaluated_, plan);
       if (!sums.defined()) return;  // the last stage has them
       const float* sum = sums.const_data_ptr<float>();

@@ -101,6 +101,16 @@ class Case(unittest.TestCase):
         self.assertEqual(done.codes, [0] * size, done.errors)
         return done
 
+    def saved(self, size, steps, resumed=None, **settings):
+        """Trained in bfloat16, with checkpoints in `out` and the weights in `weights`."""
+        folder = self.fresh_folder()
+        options = ("--resume", str(resumed / "out")) if resumed else ()
+        done = self.ended(self.start(size, folder, options=options, **{
+            "train.precision": "bf16-mixed", "train.steps": steps, "run.checkpoint_every": 1,
+            "run.save": folder / "weights", **settings}), folder)
+        self.assertEqual(done.codes, [0] * size, done.errors)
+        return done
+
     def on_cards(self, size, limits=None, values="compute", options=(), fails=False, blocked=None, watchdog="free",
                  **settings):
         """On a simulated machine with so many cards, started by torchrun; `limits`: of each rank's card.

@@ -63,13 +63,7 @@ class Stages(Case):
 
 class Checkpoints(Case):
     def saved(self, size, steps, resumed=None, **settings):
-        folder = self.fresh_folder()
-        options = ("--resume", str(resumed / "out")) if resumed else ()
-        done = self.ended(self.start(size, folder, options=options, **{
-            **SETTINGS, "train.precision": "bf16-mixed", "train.steps": steps, "run.checkpoint_every": 1,
-            "run.save": folder / "weights", **settings}), folder)
-        self.assertEqual(done.codes, [0] * size, done.errors)
-        return done
+        return super().saved(size, steps, resumed, **{**SETTINGS, **settings})
 
     def test_go_on_at_another_stage_and_size(self):
         """Three ranks at each stage, a checkpoint, three again or two at others: the bits of each size.

@@ -36,8 +36,8 @@ void declare_links(CLI::App& app, RankOptions* options) {
 std::string share_among_ranks(const RankOptions& options, Workload* workload) {
   trainer::Shape& shape = workload->shape;
   shape.zero = options.zero.value_or(shape.zero);
-  if (options.stages) workload->stage_layers = trainer::balanced_layers(shape.model, *options.stages);
-  const auto stages = uint32_t(std::max<size_t>(1, workload->stage_layers.size()));
+  const uint32_t stages =
+      options.stages.value_or(uint32_t(std::max<size_t>(1, workload->stage_layers.size())));
   const uint32_t replicas = options.ranks / stages;
   const std::string stages_key = options.stages ? "--stages" : "run.stages";
   if (options.ranks % stages != 0)
@@ -46,6 +46,8 @@ std::string share_among_ranks(const RankOptions& options, Workload* workload) {
   if (const std::string fault = fault_of_stages(shape.model, shape.numerics, shape.zero, stages);
       !fault.empty())
     return stages_key + fault;
+  if (options.stages) workload->stage_layers.clear();
+  if (options.stages && stages > 1) workload->stage_layers = trainer::balanced_layers(shape.model, stages);
   if (replicas > shape.batch)
     return "--ranks: the batch has " + std::to_string(shape.batch) + " rows, fewer than " +
            std::to_string(replicas) + (stages > 1 ? " ranks of each stage" : " ranks");

@@ -4,21 +4,9 @@
 
 namespace spillway::trainer {
 
-void Pipeline::save(uint32_t number) {
-  if (!starts_.contains(number)) starts_.emplace(number, RandomState::of(devices_));
-}
-
-void Pipeline::restore(uint32_t number) {
-  drop();
+void Pipeline::drop() {
+  MicroBatchSchedule::drop();
   now_.clear();
-  starts_.erase(starts_.upper_bound(number), starts_.end());
-  starts_.at(number).restore();
-}
-
-void Pipeline::clear() {
-  drop();
-  now_.clear();
-  starts_.clear();
 }
 
 at::Tensor Pipeline::run(uint32_t number, const Run& run) {
@@ -33,15 +21,15 @@ at::Tensor Pipeline::run(uint32_t number, const Run& run) {
     // All that computed are at a piece that hands over.
     for (const auto& one : under_way_) advance(*one, run);
   }
-  starts_.erase(starts_.begin(), starts_.upper_bound(number));
+  forget_starts(number);
   return loss;
 }
 
 void Pipeline::admit(uint32_t number, const Run& run) {
-  const uint32_t next = under_way_.empty() ? number : under_way_.back()->number() + 1;
-  if (next >= run.count || under_way_.size() >= run.most || !knows_start(next)) return;
-  under_way_.push_back(run.begin(next));
-  if (draws_ && run.most > 1) now_.emplace(next, starts_.at(next));
+  const uint32_t begins = next(number);
+  if (begins >= run.count || under_way_.size() >= run.most || !knows_start(begins)) return;
+  under_way_.push_back(run.begin(begins));
+  if (draws_ && run.most > 1) now_.emplace(begins, starts_.at(begins));
 }
 
 // It is the end of the one before, as soon as that is known.

@@ -19,29 +19,22 @@ namespace spillway::trainer {
 
 class Pipeline : public MicroBatchSchedule {
  public:
-  // `random`: the devices whose generators are part of a micro-batch's state, that of the forward first.
   // `draws`: whether a forward draws random numbers.
-  Pipeline(std::vector<at::Device> random, bool draws) : devices_(std::move(random)), draws_(draws) {}
+  Pipeline(std::vector<at::Device> random, bool draws)
+      : MicroBatchSchedule(std::move(random)), draws_(draws) {}
 
-  void save(uint32_t number) override;
-  void restore(uint32_t number) override;
-  void drop() override { under_way_.clear(); }
-  void clear() override;
+  void drop() override;
   at::Tensor run(uint32_t number, const Run& run) override;
 
  private:
-  using Randoms = std::map<uint32_t, RandomState>;
-
   void admit(uint32_t number, const Run& run);
   bool knows_start(uint32_t number);
   void advance(MicroBatch& one, const Run& run);
   void forward(MicroBatch& one);
   void note_end(const MicroBatch& one);
 
-  const std::vector<at::Device> devices_;
   const bool draws_;
-  std::deque<std::unique_ptr<MicroBatch>> under_way_;
-  Randoms starts_, now_;                   // by micro-batch; `now_` of the forwards under way
+  Randoms now_;                            // of the forwards under way
   std::map<int64_t, uint64_t> distances_;  // of the generator, by a forward's rows
 };
 

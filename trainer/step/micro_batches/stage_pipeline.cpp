@@ -2,31 +2,10 @@
 
 namespace spillway::trainer {
 
-void StagePipeline::save(uint32_t number) {
-  if (!starts_.contains(number)) starts_.emplace(number, RandomState::of(devices_));
-}
-
-void StagePipeline::restore(uint32_t number) {
-  drop();
-  starts_.erase(starts_.upper_bound(number), starts_.end());
-  starts_.at(number).restore();
-}
-
-void StagePipeline::clear() {
-  drop();
-  starts_.clear();
-}
-
 at::Tensor StagePipeline::run(uint32_t number, const Run& run) {
-  while (true) {
-    const uint32_t next = under_way_.empty() ? number : under_way_.back()->number() + 1;
-    if (next < run.count && under_way_.size() < run.most)
-      begin_one(next, run);
-    else
-      break;
-  }
+  while (next(number) < run.count && under_way_.size() < run.most) begin_one(next(number), run);
   at::Tensor loss = end_first(run);
-  starts_.erase(starts_.begin(), starts_.upper_bound(number));
+  forget_starts(number);
   return loss;
 }
 

@@ -17,12 +17,8 @@ namespace spillway::trainer {
 class StagePipeline : public MicroBatchSchedule {
  public:
   StagePipeline(std::vector<at::Device> random, const Stage& stage, StageMessages& messages)
-      : devices_(std::move(random)), stage_(stage), messages_(messages) {}
+      : MicroBatchSchedule(std::move(random)), stage_(stage), messages_(messages) {}
 
-  void save(uint32_t number) override;
-  void restore(uint32_t number) override;
-  void drop() override { under_way_.clear(); }
-  void clear() override;
   // The loss is not defined where the stage has no head.
   at::Tensor run(uint32_t number, const Run& run) override;
 
@@ -30,11 +26,8 @@ class StagePipeline : public MicroBatchSchedule {
   void begin_one(uint32_t number, const Run& run);
   at::Tensor end_first(const Run& run);
 
-  const std::vector<at::Device> devices_;
   const Stage stage_;
   StageMessages& messages_;
-  std::deque<std::unique_ptr<MicroBatch>> under_way_;
-  std::map<uint32_t, RandomState> starts_;  // by micro-batch
 };
 
 }  // namespace spillway::trainer
