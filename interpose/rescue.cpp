@@ -47,10 +47,13 @@ CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* contex
                                         .bytes = shortage.asked.bytes,
                                         .call = name_of(shortage.function),
                                         .captures = captures_under_way(),
-                                        .over_limit = shortage.over_limit ? 1u : 0u,
-                                        .on_host = shortage.asked.on_host ? 1u : 0u};
+                                        .over_limit = shortage.over_limit ? 1u : 0u};
   Attempt attempt{again, context};
-  const spillway_status status = table->rescue(&request, try_again, &attempt);
+  spillway_status status = SPILLWAY_OUT_OF_MEMORY;
+  if (!shortage.asked.on_host)
+    status = table->rescue(&request, try_again, &attempt);
+  else if (table->note_host_failure(&request, 0) == 0)
+    status = SPILLWAY_UNAVAILABLE;
   if (status != SPILLWAY_OK && status != SPILLWAY_OUT_OF_MEMORY) {  // the core did not even start
     say_once(core_error());
     return left_alone();

@@ -324,6 +324,15 @@ spillway_status core_rescue(const spillway_driver_request* request, int (*try_ag
   return Process::get().driver_callers()->rescue(*request, try_again, context);
 }
 
+uint64_t core_note_host_failure(const spillway_driver_request* request, int is_done_again) {
+  if (request == nullptr || request->size < sizeof *request) {
+    refuse(SPILLWAY_INVALID, "note_host_failure: a null argument, or request->size is not set");
+    return 0;
+  }
+  if (core_start() != SPILLWAY_OK) return 0;
+  return Process::get().driver_callers()->note_host_failure(*request, is_done_again != 0);
+}
+
 void core_count_incidents(spillway_incident_totals* totals) {
   Process::get().count_incidents(totals);
   // The first failure may come before Python has run another instruction after the core's start.
@@ -414,6 +423,7 @@ const spillway_core_table kTable = {
     core_unmap_shared,
     core_grant,
     core_rescue,
+    core_note_host_failure,
     core_count_incidents,
     core_join_ledger,
     core_set_gate,

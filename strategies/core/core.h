@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 10u
+#define SPILLWAY_CORE_VERSION 11u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -87,7 +87,6 @@ typedef struct spillway_driver_request {
   /* 1: the driver was not asked, because the call would have passed the process's limit: what other
    * processes give back is of no use. */
   uint32_t over_limit;
-  uint32_t on_host; /* 1: it asked for pinned host memory, of which nothing makes more: it is only noted */
 } spillway_driver_request;
 
 /* Holds launches, copies, memsets and beginnings of captures of the whole process; the core's own calls do
@@ -182,6 +181,10 @@ typedef struct spillway_core_table {
    * allocator is the caller, a first failure is left to it, which gives its own cache back and asks again;
    * then that cache is left alone, and a rescue that is under way on another thread is not waited for. */
   spillway_status (*rescue)(const spillway_driver_request* request, int (*try_again)(void*), void* context);
+  /* Notes that the host refused pinned memory, of which nothing makes more. `is_done_again` 1: the caller
+   * does its work again with another plan. Returns the incident's number; 0: the request is wrong, or the
+   * core did not start (spillway_last_error). */
+  uint64_t (*note_host_failure)(const spillway_driver_request* request, int is_done_again);
   /* Adds this process's incidents, past and to come, to `totals`, which stays for ever. null: no more. */
   void (*count_incidents)(spillway_incident_totals* totals);
   /* Joins the ledger of this user's processes on this machine: from now on this process gives back what it

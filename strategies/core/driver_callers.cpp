@@ -16,6 +16,11 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kMostTime = std::chrono::seconds(20);
 constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 
+spillway_status refuse_device(const char* what, int device) {
+  if (device >= 0 && device < Allocator::kMaxDevices) return SPILLWAY_OK;
+  return refuse(SPILLWAY_NOT_FOUND, std::string(what) + ": there is no device " + std::to_string(device));
+}
+
 // What is freed goes back to the driver, and the call is tried again at once.
 class DriverCall final : public PendingRequest {
  public:
@@ -82,9 +87,10 @@ class DriverCallers::Turn {
 };
 
 // It is told as "out of memory" like any other, and looks as if it were the card's.
-spillway_status DriverCallers::note_host_failure(const spillway_driver_request& request,
-                                                 const std::string& library) {
+uint64_t DriverCallers::note_host_failure(const spillway_driver_request& request, bool is_done_again) {
+  if (refuse_device("note_host_failure", request.device) != SPILLWAY_OK) return 0;
   const Clock::time_point start = Clock::now();
+  const std::string library = find_call_origin().library;
   const DeviceId device{request.device};
   const uint64_t incident = allocator_.begin_incident();
   const auto note = [&](trace::Kind kind, uint64_t bytes, uint64_t detail) {
@@ -104,19 +110,20 @@ spillway_status DriverCallers::note_host_failure(const spillway_driver_request& 
   note(Kind::kOomEquation, 2 * default_host_budget_bytes(1),
        static_cast<uint64_t>(trace::Term::kHostAvailable));
   if (SiteRecorder* sites = Process::get().sites()) sites->failed(device, incident);
-  note(Kind::kLadderOutcome, 0, static_cast<uint64_t>(trace::Outcome::kGiveUp));
-  allocator_.end_incident(Status::kOutOfMemory, request.bytes, microseconds(Clock::now() - start));
-  return refuse(SPILLWAY_OUT_OF_MEMORY, "there is no more pinned host memory");
+  const auto outcome = is_done_again ? trace::Outcome::kUnwind : trace::Outcome::kGiveUp;
+  note(Kind::kLadderOutcome, 0, static_cast<uint64_t>(outcome));
+  allocator_.end_incident(is_done_again ? Status::kUnwind : Status::kOutOfMemory, request.bytes,
+                          microseconds(Clock::now() - start));
+  return incident;
 }
 
 spillway_status DriverCallers::rescue(const spillway_driver_request& request, int (*try_again)(void*),
                                       void* context) {
-  if (request.device < 0 || request.device >= Allocator::kMaxDevices)
-    return refuse(SPILLWAY_NOT_FOUND, "rescue: there is no device " + std::to_string(request.device));
+  if (const spillway_status status = refuse_device("rescue", request.device); status != SPILLWAY_OK)
+    return status;
   if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
   const CallOrigin caller = find_call_origin();
-  if (request.on_host != 0) return note_host_failure(request, caller.library);
   if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
   // While a stream is captured it does not.
   if (caller.inside_framework && request.captures == 0 &&

@@ -58,9 +58,9 @@ TABLE = [
     row("capacity", "replace", "limit", r"the limit is 900\.00 MiB on a device of 4\.00 GiB", capacity="4GiB",
         options=("--limit", "900MiB")),
 
-    row("host_memory", "run", "host memory", r"256\.00 MiB of pinned host memory were asked for, not of the card",
+    row("host_memory", "run", "host memory", r"256\.00 MiB of host memory were asked for, not of the card",
         r"by +host_memory\.py:\d+"),
-    row("host_memory", "replace", "host memory", r"256\.00 MiB of pinned host memory were asked for, not of the card"),
+    row("host_memory", "replace", "host memory", r"256\.00 MiB of host memory were asked for, not of the card"),
 
     row("evaluation", "run", "growth", r"rose all along", r"by +evaluation\.py:\d+", SECONDS_A_STEP="0.08"),
     row("evaluation", "replace", "leak", r"blocks of .*evaluation\.py:\d+ <module> were kept: 3\.91 MiB more"),
@@ -171,10 +171,10 @@ def is_running(process):
 
 
 class Trainer(unittest.TestCase):
-    def trained(self, capacity, *options, before=(), **how):
+    def trained(self, capacity, *options, before=(), values="compute", **how):
         with tempfile.TemporaryDirectory() as folder:
             command = [*before, *training(folder, *options, **how)]
-            done = call(simulate(capacity, *command, values="compute"), folder, OMP_NUM_THREADS="1")
+            done = call(simulate(capacity, *command, values=values), folder, OMP_NUM_THREADS="1")
             return self.died_in(folder, done.returncode, done.stderr)
 
     def died_in(self, folder, status, errors):
@@ -201,6 +201,21 @@ class Trainer(unittest.TestCase):
         self.assertRegex(died.verdict, r"29\.\d+ MiB too much; 5\.\d+ MiB live and 64\.00 MiB asked")
         self.assertIn("NOT RESCUED: 1 of 1 allocation failure.", died.text)
         self.assertEqual(died.incident["outcome"], "gave up")
+
+    def test_a_host_that_refuses_the_optimizers_state(self):
+        """Its address space is what the same training needs that has the state on the card."""
+        how = {"width": 2048, "steps": 1, "values": "zeros"}
+        with tempfile.TemporaryDirectory() as folder:
+            needed = pathlib.Path(folder) / "needed"
+            roomy = self.trained("4GiB", before=("bash", PROGRAMS / "most_addresses.sh", needed), **how)
+            self.assertEqual(roomy.status, 0, roomy.errors)
+            limited = ("bash", "-c", f'ulimit -v {needed.read_text().strip()}; exec "$@"', "limited")
+        died = self.trained("4GiB", "--set", "plan.optimizer=host", before=limited, **how)
+        self.assertEqual(died.status, 17, died.errors)
+        self.assertEqual(died.cause, "host memory", died.text)
+        self.assertRegex(died.errors, r"the host has no \d+ bytes")
+        self.assertRegex(died.verdict, r"[\d.]+ MiB of host memory were asked for, not of the card; .* \(ulimit -v")
+        self.assertIn("NOT RESCUED: 1 of 1 allocation failure.", died.text)
 
     def test_another_training_on_the_card(self):
         """It is no program under `spillway run`, so who it is is not known."""

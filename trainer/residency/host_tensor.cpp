@@ -10,6 +10,7 @@
 
 #include "driver/table.h"
 #include "trainer/plan/parameters/tile_record.h"
+#include "trainer/runtime/core.h"
 #include "trainer/runtime/device_context.h"
 
 namespace spillway::trainer {
@@ -56,6 +57,17 @@ bool lock_pages(const driver::Table& table, at::Device device, void* memory, uin
 
 }  // namespace
 
+HostOutOfMemory::HostOutOfMemory(uint64_t bytes, at::Device device, const std::string& text)
+    : OutOfMemoryError({__func__, __FILE__, __LINE__},
+                       "out of memory: the host has no " + std::to_string(bytes) + " bytes" + text),
+      bytes_(bytes),
+      device_(device) {}
+
+uint64_t HostOutOfMemory::note(bool is_done_again) const {
+  const int device = device_.is_cuda() ? device_.index() : 0;
+  return Core::get().note_host_failure(device, bytes_, is_done_again);
+}
+
 PageLocked PageLocked::bytes() {
   return {.now = locked_now, .most = locked_most};
 }
@@ -67,7 +79,7 @@ void PageLocked::begin_most() {
 at::Tensor disk_tensor(uint64_t bytes, at::Device device) {
   const uint64_t whole = aligned(std::max<uint64_t>(bytes, 1), kHugePage);
   void* const memory = huge_pages(whole);
-  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
+  if (memory == nullptr) throw HostOutOfMemory(bytes, device, "");
   if (!device.is_cuda()) return at::from_blob(memory, {int64_t(bytes)}, &std::free, at::kByte);
   const driver::Table& table = driver_table();
   if (!lock_pages(table, device, memory, whole)) {
@@ -90,8 +102,8 @@ at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device de
   const driver::Table& table = driver_table();
   std::string why_not;
   void* const memory = page_locked(table, device, bytes, &why_not);
-  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes,
-                   " bytes to lock for copies to the device: ", why_not);
+  if (memory == nullptr)
+    throw HostOutOfMemory(bytes, device, " to lock for copies to the device: " + why_not);
   count_locked(bytes);
   const auto free = [&table, bytes](void* of) {
     table.cuMemFreeHost(of);

@@ -2,11 +2,24 @@
 // asked for. LibTorch's own page-locked memory is rounded up to a power of two.
 //
 // Thread-safety: any thread. Ownership: the memory goes with the last tensor that has it. Errors:
-// c10::OutOfMemoryError with the bytes and the driver's reason.
+// HostOutOfMemory with the bytes and the driver's reason.
 #pragma once
 #include "trainer/libtorch.h"
 
 namespace spillway::trainer {
+
+class HostOutOfMemory : public c10::OutOfMemoryError {
+ public:
+  HostOutOfMemory(uint64_t bytes, at::Device device, const std::string& text);
+
+  // A failure of the report: the host's, beside those of the allocator's requests. `is_done_again`: with
+  // another plan. Its number; 0 without Spillway's allocator.
+  uint64_t note(bool is_done_again) const;
+
+ private:
+  uint64_t bytes_;
+  at::Device device_;  // the memory was for copies to and from it
+};
 
 // Uninitialised. Ordinary memory where `device`, which it is copied to and from, is the CPU.
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device);

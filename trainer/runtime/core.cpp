@@ -88,6 +88,13 @@ void Core::plan_changed(uint64_t step, uint64_t from, uint64_t to, uint64_t inci
 spillway_strategy_id Core::chosen_move(uint64_t* incident) const {
   return chosen_move_ ? chosen_move_(incident) : 0;
 }
+uint64_t Core::note_host_failure(int device, uint64_t bytes, bool is_done_again) const {
+  if (!table_) return 0;
+  spillway_driver_request request{};
+  request.size = sizeof request;
+  request.device = device, request.bytes = bytes;
+  return table_->note_host_failure(&request, is_done_again);
+}
 bool Core::query(int device, spillway_memory* out) const {
   *out = {};
   out->size = sizeof *out;

@@ -25,6 +25,8 @@ class Core {
   void step_end(uint64_t step, uint64_t tokens) const;
   void plan_changed(uint64_t step, uint64_t from, uint64_t to, uint64_t incident, const char* reason) const;
   spillway_strategy_id chosen_move(uint64_t* incident) const;
+  // The failure's number in the trace; 0: there is no core, or it refused.
+  uint64_t note_host_failure(int device, uint64_t bytes, bool is_done_again) const;
   bool query(int device, spillway_memory* out) const;
   void reset_peaks(int device) const;
   std::string trace_path() const;

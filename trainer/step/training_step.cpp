@@ -10,6 +10,7 @@
 #include "trainer/data/mix.h"
 #include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/schedule.h"
+#include "trainer/residency/host_tensor.h"
 #include "trainer/runtime/out_of_memory.h"
 #include "trainer/step/staged_pieces.h"
 
@@ -73,6 +74,8 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   enter(phase);
   try {
     work();
+  } catch (const HostOutOfMemory& error) {
+    failure = Failure{error.what_without_backtrace(), phase_, {}, error.note(true)};
   } catch (const c10::OutOfMemoryError& error) {
     failure = Failure{error.what_without_backtrace(), phase_, {}, 0};
   } catch (const c10::Error& error) {
@@ -89,7 +92,8 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   parameters_.join_exchange();
   gradient_sums_.join();
   failure->device = device_in(failure->text);
-  failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
+  // The ladder does not choose for the host.
+  if (failure->incident == 0) failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
   return failure;
 }
 

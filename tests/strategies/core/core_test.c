@@ -267,6 +267,22 @@ static uint32_t make_segment(void* context, uint64_t bytes, uint64_t* address) {
   *address = (uint64_t)1 << 46;
   return SPILLWAY_SEGMENT_MADE;
 }
+static void what_the_host_refuses_is_a_failure_of_its_own(void) {
+  static spillway_incident_totals met;
+  core->count_incidents(&met);
+  spillway_driver_request request = {.size = sizeof(request), .device = 0, .bytes = 3 * MIB};
+  const uint64_t first = core->note_host_failure(&request, 0);
+  CHECK(first != 0 && met.failures == 1 && met.gave_up == 1 && met.unwound == 0);
+  CHECK(core->note_host_failure(&request, 1) == first + 1);
+  CHECK(met.failures == 2 && met.gave_up == 1 && met.unwound == 1);
+  request.device = 99;
+  CHECK(core->note_host_failure(&request, 0) == 0 && strstr(spillway_last_error(), "no device 99") != NULL);
+  request.size = 1;
+  CHECK(core->note_host_failure(&request, 0) == 0 && core->note_host_failure(NULL, 0) == 0);
+  CHECK(met.failures == 2);
+  core->count_incidents(NULL);
+}
+
 static void free_segment(void* context, uint64_t address, uint64_t bytes) {
   CHECK(address == (uint64_t)1 << 46);
   *(uint64_t*)context += bytes;
@@ -313,6 +329,7 @@ int main(void) {
   unregistering_waits_for_a_running_call();
   injected_failures_fire_once_or_for_good();
   a_pool_has_a_source_of_its_own();
+  what_the_host_refuses_is_a_failure_of_its_own();
   CHECK(core->check_invariants() == 1);
   if (failures == 0) printf("all checks hold\n");
   return failures != 0;

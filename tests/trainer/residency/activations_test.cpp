@@ -162,6 +162,7 @@ TEST_F(Activations, AHostThatHasNoMoreIsAnsweredByAnotherPlan) {
   EXPECT_EQ(run.step.run(0), StepOutcome::kDone);
   ASSERT_EQ(run.step.records().size(), 1u);
   EXPECT_THAT(run.step.records()[0].reason, testing::HasSubstr("the host has no"));
+  EXPECT_NE(run.step.records()[0].incident, 0u) << "the report knows nothing of it";
   EXPECT_EQ((Outcome{{run.program.loss()}, {run.program.gradient_norm()}, run.program.parameters().hash()}),
             plain);
 }

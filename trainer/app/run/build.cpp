@@ -24,12 +24,13 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
 
 }  // namespace
 
-std::optional<std::string> Run::build_program(const Plan& plan) {
-  std::optional<std::string> failure;
+std::optional<Run::NoRoom> Run::build_program(const Plan& plan) {
+  std::optional<NoRoom> failure;
   try {
     program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_, mesh_);
   } catch (const c10::OutOfMemoryError& error) {
-    failure = error.what_without_backtrace();
+    failure = NoRoom{error.what_without_backtrace(), {}};
+    if (const auto* host = dynamic_cast<const HostOutOfMemory*>(&error)) failure->of_host = *host;
   }
   if (failure) core_.chosen_move(nullptr);  // taken: no step will ask for it
   return failure;
@@ -92,7 +93,7 @@ void Run::build_where_there_is_room(Plan* plan) {
   constexpr Part kParts[] = {{&Plan::optimizer, "the optimizer's state"},
                              {&Plan::gradients, "the layers' gradients"},
                              {&Plan::parameters, "the layers' parameters"}};
-  std::optional<std::string> failure = build_program(*plan);
+  std::optional<NoRoom> failure = build_program(*plan);
   for (const auto& [place, name] : kParts) {
     if (!failure) return;
     if (mesh_.has_stages() && place != &Plan::optimizer) continue;  // a stage has its layers on its device
@@ -105,7 +106,9 @@ void Run::build_where_there_is_room(Plan* plan) {
                                        (to == Place::kPeer ? "a peer" : "the host"));
     }
   }
-  if (failure) throw SetupOutOfMemory(least_need(*plan) + *failure);
+  if (!failure) return;
+  if (failure->of_host) failure->of_host->note(false);
+  throw SetupOutOfMemory(least_need(*plan) + failure->text);
 }
 
 // Of a checkpoint of other ranks, or of one process: what these cannot have.

@@ -16,6 +16,7 @@
 #include "trainer/app/run/rank_end.h"
 #include "trainer/app/trainer.h"
 #include "trainer/libtorch.h"
+#include "trainer/residency/host_tensor.h"
 #include "trainer/runtime/peaks.h"
 #include "trainer/step/training_step.h"
 
@@ -54,7 +55,12 @@ class Run {
   Plan first_plan() const;
   Plan in_one_sequence(const Plan& plan) const;
   Plan for_ranks(Plan plan) const;
-  std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
+  // Why there was no room for it.
+  struct NoRoom {
+    std::string text;
+    std::optional<HostOutOfMemory> of_host;
+  };
+  std::optional<NoRoom> build_program(const Plan& plan);
   bool goes_to_peers(Plan* plan, Place Plan::* place) const;
   void build_where_there_is_room(Plan* plan);
   std::string least_need(Plan plan) const;

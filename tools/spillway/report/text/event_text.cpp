@@ -161,6 +161,7 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kOomSite:
       return incident_text(record) + ": asked by " + first_line(quoted_name(contents, record.detail));
     case Kind::kPhase:
+      return record.detail == 0 ? "none" : quoted_name(contents, record.detail);
     case Kind::kNote:
       return quoted_name(contents, record.detail);
     default:

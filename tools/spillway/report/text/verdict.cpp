@@ -45,6 +45,15 @@ Verdict of_a_driver_call(const Incident& incident) {
   return {cause, text + (served.empty() ? "nothing was given back" : served)};
 }
 
+Verdict of_the_host(const Incident& incident, uint64_t available) {
+  const uint64_t asked = incident.requested_bytes;  // 0: not known
+  std::string text =
+      asked == 0 ? "memory of the host was asked for" : size_text(asked) + " of host memory were asked for";
+  text += ", not of the card; " + size_text(available) + " are available on the machine";
+  if (available >= asked) text += ": a limit of the process (ulimit -v, ulimit -l) refused it";
+  return {Cause::kHostMemory, text};
+}
+
 }  // namespace
 
 bool is_driver_call(const Incident& incident) {
@@ -96,13 +105,7 @@ std::string held_by_the_cache(const Incident& incident) {
 }  // namespace
 
 Verdict judge(const Incident& incident) {
-  if (const auto available = incident.term(Term::kHostAvailable))
-    return {Cause::kHostMemory,
-            size_text(incident.requested_bytes) + " of pinned host memory were asked for, not of the card; " +
-                size_text(*available) +
-                (*available < incident.requested_bytes ? " are available on the machine"
-                                                       : " are available on the machine: a limit of the "
-                                                         "process (ulimit -v, ulimit -l) refused it")};
+  if (const auto available = incident.term(Term::kHostAvailable)) return of_the_host(incident, *available);
   const bool by_equation = is_pytorchs_allocator(incident.library) && incident.term(Term::kLimit) &&
                            incident.outcome != trace::Outcome::kGranted;
   if (is_driver_call(incident) && !by_equation) {
