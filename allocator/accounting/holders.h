@@ -1,4 +1,5 @@
-// What each place of the program holds of a device: the live blocks whose place is known.
+// What each place of the program holds of a device: the live blocks whose place was taken, and by their sizes
+// the others.
 //
 // Thread-safety: none; the heap's lock guards it. Ownership: none; a block leaves before it is freed. Errors:
 // none. Units: bytes.
@@ -10,37 +11,43 @@
 #include <vector>
 
 #include "allocator/accounting/site.h"
+#include "allocator/accounting/sites_by_size.h"
 #include "allocator/tiling/block.h"
 
 namespace spillway {
 
 class Holders {
  public:
-  // `bytes`: what the block stands for. `order`: of its allocation.
+  // `site` 0: it has no place. `bytes`: what the block stands for. `order`: of its allocation.
   void add(const Block* block, uint64_t site, uint64_t bytes, uint64_t order) {
-    blocks_[block] = {site, bytes, order};
+    blocks_[block] = {block->tag, site, bytes, order};
   }
   void remove(const Block* block) { blocks_.erase(block); }
   bool contains(const Block* block) const { return blocks_.contains(block); }
 
   struct Held {
-    uint64_t site = 0, bytes = 0, order = 0;
+    uint64_t requested = 0, site = 0;
+    uint64_t stands_for = 0;  // bytes; 0: its place was not taken
+    uint64_t order = 0;
   };
-  std::vector<Held> copy() const {
-    std::vector<Held> held;
-    held.reserve(blocks_.size());
-    for (const auto& [block, one] : blocks_) held.push_back(one);
-    return held;
+  Held of(const Block* block) const {
+    const auto known = blocks_.find(block);
+    return known == blocks_.end() ? Held{.requested = block->tag} : known->second;
   }
 
-  // By site, what holds most first. Needs no lock.
+  // By site, what holds most first, of all the live blocks. Needs no lock.
   static std::vector<SiteHolding> sums(const std::vector<Held>& blocks) {
+    SitesBySize sites;
+    for (const Held& held : blocks)
+      if (held.stands_for != 0) sites.know(held.requested, held.site, stands_for_blocks(held));
     std::map<uint64_t, SiteHolding> by_site;
     for (const Held& held : blocks) {
-      const auto [sum, is_new] = by_site.try_emplace(held.site, SiteHolding{held.site, 0, 0, held.order});
-      sum->second.bytes += held.bytes;
-      ++sum->second.blocks;
-      sum->second.oldest_order = std::min(sum->second.oldest_order, held.order);
+      const uint64_t site = held.stands_for != 0 ? held.site : sites.deal(held.requested).value_or(0);
+      if (site == 0) continue;
+      SiteHolding& sum = by_site.try_emplace(site, SiteHolding{site, 0, 0, UINT64_MAX}).first->second;
+      sum.bytes += held.requested;
+      ++sum.blocks;
+      if (held.stands_for != 0) sum.oldest_order = std::min(sum.oldest_order, held.order);
     }
     std::vector<SiteHolding> sums;
     sums.reserve(by_site.size());
@@ -51,6 +58,10 @@ class Holders {
   }
 
  private:
+  static double stands_for_blocks(const Held& held) {
+    return static_cast<double>(held.stands_for) / static_cast<double>(std::max<uint64_t>(held.requested, 1));
+  }
+
   std::unordered_map<const Block*, Held> blocks_;
 };
 

@@ -6,9 +6,9 @@ namespace spillway {
 
 struct SiteHolding {
   uint64_t site = 0;          // the number of its text in the trace
-  uint64_t bytes = 0;         // estimated from the blocks that were sampled
-  uint64_t blocks = 0;        // that were sampled
-  uint64_t oldest_order = 0;  // place of the oldest one's allocation in the order of all records
+  uint64_t bytes = 0;         // requested; of blocks whose place was not taken, its share by their sizes
+  uint64_t blocks = 0;        // likewise
+  uint64_t oldest_order = 0;  // place of the oldest sampled one's allocation in the order of all records
 };
 
 }  // namespace spillway

@@ -39,7 +39,8 @@ std::vector<SiteHolding> DeviceHeap::holders() {
     std::vector<Holders::Held> held;
     {
       const Locked guard(heap_.lock);
-      held = heap_.holders.copy();
+      for (const Block* block : heap_.tiling.blocks())
+        if (block->state == BlockState::kLive) held.push_back(heap_.holders.of(block));
     }
     return Holders::sums(held);
   } catch (const std::bad_alloc&) {

@@ -55,7 +55,7 @@ void SiteRecorder::allocated(uint64_t address, uint64_t bytes) noexcept {
   if (stands_for == 0) return;
   const uint64_t start = now_ns();
   try {
-    if (const uint64_t site = site_here(); site != 0) allocator_.set_site(address, site, stands_for);
+    allocator_.set_site(address, site_here(), stands_for);  // 0 too: blocks of its size have no place
   } catch (const std::bad_alloc&) {
     return;  // the report lacks one block
   }

@@ -64,6 +64,41 @@ TEST_F(Sites, AnAddressGivenOutAgainHasNoSite) {
   check();
 }
 
+TEST_F(Sites, BlocksWhosePlaceWasNotTakenCountToThoseOfTheirSize) {
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(allocator->set_site(get(8 * kMiB), 7, 32 * kMiB), Status::kOk);  // stands for four
+    ASSERT_EQ(allocator->set_site(get(8 * kMiB), 9, 16 * kMiB), Status::kOk);  // for two
+  }
+  for (int i = 0; i < 8; ++i) get(8 * kMiB);
+  get(kMiB);  // no block of about its size is known
+  EXPECT_THAT(allocator->holders(kDevice),
+              ElementsAre(FieldsAre(7, 64 * kMiB, 8, _), FieldsAre(9, 32 * kMiB, 4, _)));
+}
+
+TEST_F(Sites, BlocksThatAreLikeOnesWithoutAPlaceHaveNone) {
+  ASSERT_EQ(allocator->set_site(get(8 * kMiB), 0, 8 * kMiB), Status::kOk);
+  get(8 * kMiB);
+  EXPECT_TRUE(allocator->holders(kDevice).empty());
+  block_of(7, 8 * kMiB);
+  get(8 * kMiB);
+  get(8 * kMiB);
+  EXPECT_THAT(allocator->holders(kDevice), ElementsAre(FieldsAre(7, 16 * kMiB, 2, _)));
+  check();
+}
+
+TEST_F(Sites, AreNeverMoreThanIsLive) {
+  for (uint64_t i = 1; i <= 20; ++i) {
+    const uint64_t address = get(i * 300 * kKiB);
+    if (i % 4 == 0) {
+      ASSERT_EQ(allocator->set_site(address, i % 8, 999 * kMiB), Status::kOk);
+    }
+  }
+  uint64_t held = 0;
+  for (const SiteHolding& holding : allocator->holders(kDevice)) held += holding.bytes;
+  EXPECT_LE(held, memory().live);
+  EXPECT_GT(held, memory().live / 4);
+}
+
 TEST_F(Sites, WhatIsNoLiveBlockHasNone) {
   const uint64_t address = get(kMiB);
   EXPECT_EQ(allocator->set_site(address + 512, 7, 1), Status::kNotFound);

@@ -61,9 +61,14 @@ class Program {
       if (segment.address == address) segment.blocks[0].state = BlockState::kFree;
     history_.devices[0].segments = std::move(segments);
   }
-  HistoryFindings fail(uint64_t bytes, StackId stack = 1) {
+  HistoryFindings fail(uint64_t bytes, StackId stack = 1, const std::vector<Holder>& counted = {}) {
     add(Action::kOutOfMemory, 0, bytes, stack);
-    return look_into(history_, std::nullopt).value_or(HistoryFindings{});
+    return look_into(history_, std::nullopt, counted).value_or(HistoryFindings{});
+  }
+  void is_of_spillway() { history_.of_spillway = true; }
+  void take_before_the_history(uint64_t bytes) {
+    take(bytes);
+    history_.devices[0].events.pop_back();
   }
 
  private:
@@ -217,6 +222,62 @@ TEST(Findings, WhatIsReplacedBySomethingLargerGrows) {
   ASSERT_TRUE(found.holders[0].growth);
   EXPECT_TRUE(found.holders[0].growth->replaced);
   EXPECT_NEAR(static_cast<double>(found.holders[0].growth->bytes_per_step) / kMiB, 4, 0.2);
+}
+
+// Two lines whose blocks are alike: which of them a block counts to is chance.
+HistoryFindings two_lines_that_grow(bool is_sample) {
+  constexpr uint64_t kPiece = kMiB / 8;
+  Program program;
+  const StackId keys = program.stack({{"attend", 11}}), values = program.stack({{"attend", 12}});
+  const auto either = [&](uint64_t token, uint64_t layer) {
+    if (token % 5 < 2) return token % 5 == 0 ? keys : values;
+    return layer == 0 ? keys : values;
+  };
+  uint64_t layers[2] = {program.take(kPiece, keys), program.take(kPiece, values)};
+  for (uint64_t token = 1; token < 200; ++token)
+    for (uint64_t layer = 0; layer < 2; ++layer) {
+      const uint64_t larger = program.take((token + 1) * kPiece, either(token, layer));
+      program.give(layers[layer], token * kPiece);
+      layers[layer] = larger;
+    }
+  if (is_sample) program.is_of_spillway();
+  return program.fail(200 * kPiece, keys);
+}
+
+TEST(Findings, LinesThatCannotBeToldApartGrowTogether) {
+  const HistoryFindings found = two_lines_that_grow(true);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth) << found.verdict.text;
+  for (const Holder& holder : found.holders) EXPECT_TRUE(holder.growth) << holder.where;
+  EXPECT_NE(two_lines_that_grow(false).verdict.cause, Cause::kGrowth)
+      << "there each line's own course counts";
+}
+
+TEST(Findings, OfAHistoryThatIsCutAllThatAPlaceHoldsHasGrown) {
+  Program program;
+  for (int i = 0; i < 4; ++i) program.take_before_the_history(10 * kMiB);
+  constexpr uint64_t kPiece = kMiB / 16;
+  uint64_t bytes = 30 * kMiB, cache = program.take(bytes, 2);
+  for (int token = 1; token < 60; ++token) {
+    const uint64_t larger = program.take(bytes + kPiece, 2);
+    program.give(cache, bytes);
+    bytes += kPiece;
+    cache = larger;
+  }
+  EXPECT_EQ(program.fail(40 * kMiB, 2).verdict.cause, Cause::kGrowth);
+}
+
+TEST(Findings, WhatAHistoryHasLostCountsToItsPlaces) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(kMiB);
+  const Holder keep{"train.py:3 keep", "", 500 * kMiB, 500, {}, {}},
+      other{"old.py:1 make", "", 7 * kMiB, 1, {}, {}};
+  const HistoryFindings found = program.fail(8 * kMiB, 1, {keep, other});
+  ASSERT_EQ(found.holders.size(), 2u);
+  EXPECT_EQ(found.holders[0].bytes, 500 * kMiB);
+  EXPECT_FALSE(found.holders[0].oldest_us);
+  EXPECT_EQ(found.holders[1].where, "old.py:1 make");
+  EXPECT_EQ(found.verdict.text,
+            "500.00 MiB in 500 blocks of train.py:3 keep were kept: 1.00 MiB more after each step");
 }
 
 // An evaluation after a training: what it collects is copied into a larger tensor with each batch.

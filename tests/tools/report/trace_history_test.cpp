@@ -317,6 +317,73 @@ TEST(TraceHistory, StacksOfTheSideTableBecomeFrames) {
   EXPECT_EQ(events.back().stack, 0u) << "an address that is given out again";
 }
 
+// Of nine blocks that stay and as many that pass every third has a place.
+Written sampled_trace() {
+  Written trace;
+  trace.contents.names = {{1, "keep.py:1 keep\n"}, {2, "pass.py:2 pass\n"}};
+  for (uint64_t i = 0; i < 9; ++i) {
+    const uint64_t stays = (2 + 4 * i) * 2 * kMiB, passes = (4 + 4 * i) * 2 * kMiB;
+    for (const auto& [address, name] : {std::pair{stays, 1u}, {passes, 2u}}) {
+      trace.add(Kind::kAllocate, address, kMiB + i * 512, kMiB + i * 512);
+      if (i % 3 == 0) trace.add(Kind::kSite, address, 3 * kMiB).detail = name;
+    }
+    trace.add(Kind::kFree, passes, kMiB + i * 512, kMiB + i * 512);
+  }
+  return trace;
+}
+
+TEST(TraceHistory, WhatHasNoPlaceCountsToThatOfBlocksOfItsSizeWithItsFate) {
+  const Written trace = sampled_trace();
+  const MemoryHistory history = history_of(trace.contents);
+  for (const HistoryEvent& event : history.devices.at(0).events) {
+    const bool stays = event.address / (2 * kMiB) % 4 == 2;
+    EXPECT_EQ(history.stacks[event.stack].at(0).file, stays ? "keep.py" : "pass.py") << event.address;
+  }
+  const auto found = look_into(history, std::nullopt);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->holders[0].where, "keep.py:1 keep");
+  EXPECT_EQ(found->holders[0].blocks, 9u);
+  ASSERT_EQ(found->at_peak.size(), 2u) << "backwards the free says whose the block was";
+  EXPECT_EQ(found->at_peak[1].where, "pass.py:2 pass");
+}
+
+TEST(TraceHistory, WhereEveryPlaceWasTakenNoneIsGuessed) {
+  Written trace = sampled_trace();
+  trace.contents.settings["stacks"] = "all";
+  const MemoryHistory history = history_of(trace.contents);
+  EXPECT_EQ(look_into(history, std::nullopt)->holders[0].blocks, 6u);
+  EXPECT_THAT(history.without_stack, HasSubstr("a thread without a Python stack"));
+}
+
+TEST(TraceHistory, BlocksThatAreLikeOnesWithoutAPlaceHaveNone) {
+  Written trace = sampled_trace();
+  for (Record& record : trace.contents.records)
+    if (record.kind == Kind::kSite && record.detail == 1) record.detail = 0;
+  const auto found = look_into(history_of(trace.contents), std::nullopt);
+  EXPECT_EQ(found->holders.size(), 1u);
+  EXPECT_THAT(found->holders[0].where, HasSubstr("was not taken"));
+}
+
+TEST(TraceHistory, AFailureWhoseRingHasLostPagesHasWhatTheAllocatorHadFree) {
+  Written trace;
+  trace.contents.overwritten = 100;
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);
+  trace.fail(1, trace::Outcome::kGiveUp, 9'000'000);
+  EXPECT_EQ(trace.device().events[1].address, 2 * kMiB) << "by the pages that are known it would be 62";
+}
+
+TEST(TraceHistory, AnotherLibrarysCallIsNoRequestOfTheHistory) {
+  Written trace;
+  trace.contents.names[5] = "libnccl.so.2";
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);
+  trace.fail(1, trace::Outcome::kGiveUp, 9'000'000);
+  Record& context = trace.add(Kind::kOomContext);
+  context.value = 1, context.detail = 5;
+  Record& device = trace.add(Kind::kOomEquation, 0, 64 * kMiB);
+  device.value = 1, device.detail = static_cast<uint64_t>(trace::Term::kDevice);
+  EXPECT_EQ(trace.device().events[1].action, Action::kOther);
+}
+
 TEST(TraceHistory, RecordsThatMakeNoSenseAreSurvived) {
   std::mt19937_64 draw(11);
   const auto number = [&]() -> uint64_t {

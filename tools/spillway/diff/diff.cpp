@@ -29,8 +29,8 @@ std::optional<Side> read_side(const std::string& path, std::string* error) {
   auto history = read_history(path, error);
   if (!history) return std::nullopt;
   const auto found = look_into(*history, std::nullopt);
-  if (!found || found->events == 0) {
-    *error = path + ": holds no history of allocations";
+  if (!found || found->allocations == 0) {
+    *error = path + ": holds no history of requests" + kWhoWritesOne;
     return std::nullopt;
   }
   const size_t events = history->devices.at(found->device).events.size();

@@ -19,8 +19,8 @@ std::string start_of(const std::string& path) {
 std::optional<ReplayInput> from_history(const MemoryHistory& history, const std::string& path,
                                         std::string* error) {
   const auto found = look_into(history, std::nullopt);
-  if (!found || found->events == 0) {
-    *error = path + ": holds no history of requests";
+  if (!found || found->allocations == 0) {
+    *error = path + ": holds no history of requests" + kWhoWritesOne;
     return std::nullopt;
   }
   const DeviceHistory& device = history.devices.at(found->device);

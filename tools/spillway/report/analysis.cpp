@@ -187,7 +187,7 @@ class Analyst {
   // Several stacks may lead to one place.
   void take_holder(const Record& record) {
     const std::string stack = name(record.detail);
-    SiteName site = stack.empty() ? SiteName{"further places", ""} : site_of(stack);
+    SiteName site = stack.empty() ? SiteName{kFurtherPlaces, ""} : site_of(stack);
     auto& holders = incident(record).holders;
     const auto same = std::ranges::find(holders, site, &SiteShare::site);
     SiteShare& share = same == holders.end() ? holders.emplace_back(SiteShare{std::move(site)}) : *same;

@@ -30,7 +30,10 @@ struct SiteName {
   auto operator<=>(const SiteName&) const = default;
 };
 
-// What a place held, estimated from the blocks that were sampled.
+// What is left of the list of places that a trace has.
+inline constexpr const char* kFurtherPlaces = "further places";
+
+// What a place held, estimated where only a sample of the blocks has a place.
 struct SiteShare {
   SiteName site;
   uint64_t bytes = 0, blocks = 0;

@@ -1,5 +1,6 @@
 // `spillway report`: what a trace tells.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -101,10 +102,24 @@ int report_history(const Options& options, HistoryFile file) {
   return kSuccess;
 }
 
+bool has_allocations(const MemoryHistory& history) {
+  return std::ranges::any_of(history.devices, [](const auto& device) {
+    return std::ranges::find(device.second.events, Action::kAllocate, &HistoryEvent::action) !=
+           device.second.events.end();
+  });
+}
+
+int convert_trace(const Options& options, const TraceReport& trace) {
+  const MemoryHistory history = history_of(trace.contents());
+  if (!has_allocations(history))
+    return fail(kUnreadableTrace,
+                "report: " + options.path + ": holds no history of requests" + kWhoWritesOne);
+  return options.pickle.empty() ? write_perfetto(options, history, &trace.analysis())
+                                : write_pickle(options, history);
+}
+
 int report_trace(const Options& options, TraceReport* trace) {
-  if (!options.pickle.empty()) return write_pickle(options, history_of(trace->contents()));
-  if (!options.perfetto.empty())
-    return write_perfetto(options, history_of(trace->contents()), &trace->analysis());
+  if (!options.pickle.empty() || !options.perfetto.empty()) return convert_trace(options, *trace);
   if (options.incident_given->count() > 0) {
     trace->show(trace->analysis().find(static_cast<uint64_t>(options.incident)));
     if (trace->incident() == nullptr) {

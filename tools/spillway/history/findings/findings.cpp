@@ -67,6 +67,10 @@ uint64_t age_at(const DeviceHistory& device, size_t moment, size_t born) {
   return now > then ? now - then : 0;
 }
 
+void put_in_order(std::vector<Holder>* holders) {
+  std::ranges::stable_sort(*holders, std::ranges::greater(), &Holder::bytes);
+}
+
 std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device, const Steps& steps,
                                StackNames* names) {
   std::map<StackName, Tally> tallies;
@@ -88,9 +92,25 @@ std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device
     if (!tally.before_history) holder.oldest_us = age_at(device, moment.event, tally.oldest);
     holders.push_back(std::move(holder));
   }
-  std::stable_sort(holders.begin(), holders.end(),
-                   [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  put_in_order(&holders);
   return holders;
+}
+
+// Blocks whose allocation the history has lost.
+void count_the_lost(const std::vector<Holder>& counted, std::vector<Holder>* holders) {
+  for (const Holder& all : counted) {
+    const auto is_the_place = [&](const Holder& holder) {
+      return holder.where == all.where && holder.caller == all.caller;
+    };
+    const auto known = std::ranges::find_if(*holders, is_the_place);
+    if (known == holders->end()) {
+      holders->push_back(all);
+    } else if (all.bytes > known->bytes && all.blocks > known->blocks) {
+      known->bytes = all.bytes, known->blocks = all.blocks;
+      known->oldest_us.reset();
+    }
+  }
+  put_in_order(holders);
 }
 
 // `asker`: the pool and the stream of the request.
@@ -209,8 +229,8 @@ std::string remark_on_the_passes(const Moment& moment, const Passes& passes, con
 }
 
 void look_for_growth(const DeviceHistory& device, const Moment& moment, const FailedRequest& request,
-                     StackNames* names, HistoryFindings* found) {
-  const auto replaced = what_is_replaced(device, moment, names);
+                     bool is_sample, StackNames* names, HistoryFindings* found) {
+  const auto replaced = what_is_replaced(device, moment, is_sample, names);
   uint64_t grown = 0, per_step = 0;
   const Holder* largest = nullptr;
   for (Holder& holder : found->holders) {
@@ -339,7 +359,8 @@ std::optional<uint64_t> Holdings::outside() const {
   return *capacity - reserved - *free;
 }
 
-std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity) {
+std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity,
+                                         const std::vector<Holder>& counted) {
   if (snapshot.devices.empty()) return std::nullopt;
   HistoryFindings found;
   found.device = device_to_show(snapshot);
@@ -354,10 +375,13 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.holdings = holdings_at(moment, asker);
   found.holdings.capacity = capacity;
   found.holders = holders_at(moment, device, steps, &names);
+  if (failure != kNoEvent) count_the_lost(counted, &found.holders);
   found.kinds = kinds_at(snapshot, moment);
   found.pools = other_pools(device, moment, asker, &names);
   found.steps = steps.count();
   found.events = device.events.size();
+  found.allocations =
+      static_cast<uint64_t>(std::ranges::count(device.events, Action::kAllocate, &HistoryEvent::action));
   found.contradictions = moment.contradictions;
   if (!device.events.empty())
     found.span_us = device.events.back().microseconds -
@@ -378,7 +402,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.failure = failed;
   found.holdings.free = request.address;
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
-  look_for_growth(device, moment, failed, &names, &found);
+  look_for_growth(device, moment, failed, !has_every_place(snapshot), &names, &found);
   look_for_a_leak(request.size, snapshot.without_stack, &found);
   const auto is_of_size = [&] {
     return found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation;

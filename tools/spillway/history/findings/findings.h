@@ -70,7 +70,7 @@ struct HistoryFindings {
   uint64_t peak_bytes = 0;  // the most in use at once, in the history
   std::vector<Holder> at_peak;
   bool peak_is_the_failure = false;
-  uint64_t steps = 0, events = 0, span_us = 0, contradictions = 0;
+  uint64_t steps = 0, events = 0, allocations = 0, span_us = 0, contradictions = 0;
 };
 
 // What each place held before event `event` of a device, largest first; without growth. REQUIRES: `device` is
@@ -83,7 +83,9 @@ std::vector<size_t> steps_of(const DeviceHistory& device, size_t until);
 uint64_t asked_of_the_card(uint64_t request);
 
 // Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
-// empty. `capacity`: of the card, where the user gave it.
-std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity);
+// empty. `capacity`: of the card, where the user gave it. `counted`: what places held at the failure by another
+// count than the history's, which may have lost its oldest events.
+std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity,
+                                         const std::vector<Holder>& counted = {});
 
 }  // namespace spillway::tools

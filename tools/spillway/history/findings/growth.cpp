@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <set>
 #include <unordered_map>
 
 namespace spillway::tools {
 namespace {
 
+using NameOf = std::function<const StackName&(StackId)>;
+
 constexpr size_t kWindows = 8;
 constexpr size_t kFewestEvents = 8 * kWindows;
+constexpr uint64_t kPartSeen = 32;  // of what a place holds: the least that it must be seen to grow by
 
 // What each place held, in windows of equally many events from its first allocation on; the first quarter of
 // the history, in which a program sets itself up, is left out.
@@ -21,8 +26,8 @@ class Watch {
     std::array<uint64_t, kWindows> least{};
   };
 
-  Watch(const DeviceHistory& device, size_t until, StackNames* names)
-      : device_(device), until_(until), names_(*names) {}
+  Watch(const DeviceHistory& device, size_t until, const NameOf& name_of)
+      : device_(device), until_(until), name_of_(name_of) {}
 
   const std::map<StackName, Course>& run() {
     for (size_t i = 0; i < until_; ++i) take(i, device_.events[i]);
@@ -55,7 +60,7 @@ class Watch {
   }
 
   void allocate(size_t number, const HistoryEvent& event) {
-    const auto [known, is_new] = courses_.try_emplace(names_.of(event.stack));
+    const auto [known, is_new] = courses_.try_emplace(name_of_(event.stack));
     Course& course = known->second;
     if (is_new) course.first = std::max(number, until_ / 4);
     go_on(&course, window_of(number, course));
@@ -80,39 +85,103 @@ class Watch {
 
   const DeviceHistory& device_;
   const size_t until_;
-  StackNames& names_;
+  const NameOf& name_of_;
   std::map<StackName, Course> courses_;
   std::unordered_map<uint64_t, Block> blocks_;
 };
 
-bool rises_throughout(const Watch::Course& course) {
-  return std::ranges::adjacent_find(course.least, std::ranges::greater_equal()) == course.least.end();
+// `most_falls`: windows in which it may have less than before.
+bool rises(const Watch::Course& course, uint64_t most_falls) {
+  uint64_t falls = 0;
+  for (size_t i = 1; i < kWindows; ++i) falls += course.least[i] <= course.least[i - 1] ? 1 : 0;
+  return falls <= most_falls && course.least.back() > course.least.front();
+}
+
+bool begins_before_the_history(const HeldBlock& block) {
+  return block.born == kBeforeHistory;
+}
+
+std::map<StackName, ReplacedGrowth> replaced_by(const NameOf& name_of, const DeviceHistory& device,
+                                                const Moment& now, uint64_t most_falls) {
+  std::map<StackName, ReplacedGrowth> found;
+  Watch watch(device, now.event, name_of);
+  const auto& courses = watch.run();
+  const bool is_cut = std::ranges::any_of(now.blocks, begins_before_the_history);
+  std::map<StackName, uint64_t> young, old;  // blocks
+  for (const HeldBlock& block : now.blocks) {
+    if (block.pending) continue;
+    const StackName& name = name_of(block.stack);
+    const auto course = courses.find(name);
+    const bool is_young = course != courses.end() && !begins_before_the_history(block) &&
+                          block.born >= watch.late(course->second);
+    ++(is_young ? young : old)[name];
+  }
+  for (const auto& [name, blocks] : young) {
+    const Watch::Course& course = courses.at(name);
+    if (old.contains(name) || !watch.is_long_enough(course) || !rises(course, most_falls)) continue;
+    uint64_t bytes = course.least.back() - course.least.front();
+    const uint64_t steps = std::max<uint64_t>(course.allocations / blocks, 1), per_step = bytes / steps;
+    // It did not begin with the history: what it held then had grown before.
+    if (is_cut && bytes >= course.least.back() / kPartSeen) bytes = course.least.back();
+    found[name] = {bytes, {steps, per_step, true}};
+  }
+  return found;
+}
+
+// What the places hold now that hold nothing old, and more than a little.
+std::map<StackName, uint64_t> young_places(const Moment& now, StackNames* names) {
+  constexpr uint64_t kMuch = 32;  // part of all
+  std::map<StackName, uint64_t> young;
+  uint64_t held = 0;
+  std::set<StackName> old;
+  for (const HeldBlock& block : now.blocks) {
+    if (block.pending) continue;
+    held += block.requested;
+    const bool is_young = !begins_before_the_history(block) && block.born >= now.event / 16 * 13;
+    if (is_young)
+      young[names->of(block.stack)] += block.requested;
+    else
+      old.insert(names->of(block.stack));
+  }
+  std::erase_if(young,
+                [&](const auto& place) { return old.contains(place.first) || place.second < held / kMuch; });
+  return young;
+}
+
+// Lines that make blocks of the same sizes are told apart by chance: each has a part of all. By chance too,
+// blocks of one window may all have gone to others.
+std::map<StackName, ReplacedGrowth> replaced_together(const DeviceHistory& device, const Moment& now,
+                                                      StackNames* names) {
+  const std::map<StackName, uint64_t> young = young_places(now, names);
+  if (young.size() < 2) return {};
+  const StackName joined{"all that is young", ""};
+  const auto name_of = [&](StackId stack) -> const StackName& {
+    const StackName& name = names->of(stack);
+    return young.contains(name) ? joined : name;
+  };
+  const auto together = replaced_by(name_of, device, now, 1);
+  const auto grown = together.find(joined);
+  if (grown == together.end()) return {};
+  uint64_t held = 0;
+  for (const auto& [name, bytes] : young) held += bytes;
+  std::map<StackName, ReplacedGrowth> shares;
+  for (const auto& [name, bytes] : young) {
+    const double share = static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(held, 1));
+    const auto part = [&](uint64_t of) { return static_cast<uint64_t>(share * static_cast<double>(of)); };
+    const Growth& growth = grown->second.growth;
+    shares[name] = {part(grown->second.bytes), {growth.steps, part(growth.bytes_per_step), true}};
+  }
+  return shares;
 }
 
 }  // namespace
 
 std::map<StackName, ReplacedGrowth> what_is_replaced(const DeviceHistory& device, const Moment& now,
-                                                     StackNames* names) {
-  std::map<StackName, ReplacedGrowth> found;
-  if (now.event < kFewestEvents) return found;
-  Watch watch(device, now.event, names);
-  const auto& courses = watch.run();
-  std::map<StackName, uint64_t> young, old;  // blocks
-  for (const HeldBlock& block : now.blocks) {
-    if (block.pending) continue;
-    const StackName& name = names->of(block.stack);
-    const auto course = courses.find(name);
-    const bool is_young =
-        course != courses.end() && block.born != kBeforeHistory && block.born >= watch.late(course->second);
-    ++(is_young ? young : old)[name];
-  }
-  for (const auto& [name, blocks] : young) {
-    const Watch::Course& course = courses.at(name);
-    if (old.contains(name) || !watch.is_long_enough(course) || !rises_throughout(course)) continue;
-    const uint64_t bytes = course.least.back() - course.least.front();
-    const uint64_t steps = std::max<uint64_t>(course.allocations / blocks, 1);
-    found[name] = {bytes, {steps, bytes / steps, true}};
-  }
+                                                     bool is_sample, StackNames* names) {
+  if (now.event < kFewestEvents) return {};
+  const auto name_of = [&](StackId stack) -> const StackName& { return names->of(stack); };
+  auto found = replaced_by(name_of, device, now, 0);
+  if (is_sample) found.merge(replaced_together(device, now, names));
   return found;
 }
 

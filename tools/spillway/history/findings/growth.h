@@ -12,12 +12,13 @@
 namespace spillway::tools {
 
 struct ReplacedGrowth {
-  uint64_t bytes = 0;  // that it has risen by, in the later part of the history
+  uint64_t bytes = 0;  // that it has risen by: in the later part of a history, or of one that is cut, in all
   Growth growth;
 };
 
-// Of the places that hold memory at `now`.
+// Of the places that hold memory at `now`. `is_sample`: the places of most blocks are those of other blocks of
+// their size.
 std::map<StackName, ReplacedGrowth> what_is_replaced(const DeviceHistory& device, const Moment& now,
-                                                     StackNames* names);
+                                                     bool is_sample, StackNames* names);
 
 }  // namespace spillway::tools

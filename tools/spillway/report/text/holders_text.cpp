@@ -19,8 +19,9 @@ std::string share_text(uint64_t part, uint64_t whole) {
 std::string sampling_text(const ReportInput& input) {
   const auto found = input.contents.settings.find("stacks");
   if (found == input.contents.settings.end() || found->second == "all") return "";
-  return "  estimated: of the allocations, large ones and a sample of the small ones have a place "
-         "(SPILLWAY_STACKS=all: every one)\n";
+  return "  estimated: a sample of the allocations has a place, the others count to the places of those of "
+         "their "
+         "size\n  (SPILLWAY_STACKS=all: every one)\n";
 }
 
 }  // namespace
@@ -55,8 +56,10 @@ std::string holders_text(const ReportInput& input) {
       held, incident.term(trace::Term::kLive).value_or(0) + incident.term(trace::Term::kSpilled).value_or(0));
   const bool grows = std::ranges::any_of(
       incident.holders, [&](const SiteShare& holder) { return growth_of(input, holder.site) != nullptr; });
-  const bool are_dated = std::ranges::any_of(
-      incident.holders, [&](const SiteShare& holder) { return holder_of(input, holder.site) != nullptr; });
+  const bool are_dated = std::ranges::any_of(incident.holders, [&](const SiteShare& share) {
+    const Holder* const holder = holder_of(input, share.site);
+    return holder != nullptr && holder->oldest_us.has_value();
+  });
   std::vector<Align> columns{Align::kRight, Align::kRight, Align::kRight};
   if (are_dated) columns.push_back(Align::kRight);
   if (grows) columns.push_back(Align::kLeft);

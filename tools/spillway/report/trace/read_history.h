@@ -17,6 +17,9 @@ enum class HistoryFile : uint8_t { kTrace, kSnapshot, kRmmLog };
 HistoryFile history_file(const std::string& path);
 const char* history_file_name(HistoryFile file);  // "PyTorch memory snapshot"
 
+// For an error that says that a file has none.
+inline constexpr const char* kWhoWritesOne = "; a trace has one of `spillway run --mode replace`";
+
 std::optional<MemoryHistory> read_history(const std::string& path, std::string* error);
 
 }  // namespace spillway::tools

@@ -79,13 +79,18 @@ MemoryHistory build_history(const trace::Contents& contents, trace::RecordList* 
   MemoryHistory out;
   out.settings = contents.settings;
   out.of_spillway = true;
-  out.without_stack = "allocations whose place was not taken (SPILLWAY_STACKS=all takes every one)";
+  const auto stacks_taken = contents.settings.find("stacks");
+  const TraceRebuilder::Lacks lacks{
+      .places = stacks_taken == contents.settings.end() || stacks_taken->second != "all",
+      .oldest = contents.overwritten > contents.overwritten_rare};
+  if (lacks.places)
+    out.without_stack = "allocations whose place was not taken (SPILLWAY_STACKS=all takes every one)";
   const TraceFailures failures(contents);
   auto stacks = read_stacks(contents, &out);
   std::map<int, TraceRebuilder> devices;
   for (const Record& record : contents.records)
     if (is_of_memory(record.kind))
-      devices.try_emplace(record.device, failures, &stacks).first->second.learn(record);
+      devices.try_emplace(record.device, failures, &stacks, lacks).first->second.learn(record);
   for (const Record& record : contents.records)
     for (auto& [number, device] : devices)
       if (record.kind == Kind::kStepBegin || record.device == number) device.learn_time(record);

@@ -9,7 +9,7 @@
 //  - Only a failure that was not rescued is `kOutOfMemory`; a rescued request is served by the event that
 //    follows.
 //  - What was free at a failure is the allocator's room less the pages that are mapped: pages without a place
-//    count as free.
+//    count as free. Where the ring has lost records it is what the allocator counted as free.
 //  - Memory that was moved off the card counts as if it were still there. Idle memory of pools is not told
 //    apart, requests are.
 //

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tools/spillway/report/analysis.h"
+#include "tools/spillway/report/text/verdict.h"
 
 namespace spillway::tools {
 
@@ -21,10 +22,15 @@ class TraceFailures {
   // Of a block of Spillway's, and not rescued.
   bool is_failure(const trace::Record& record) const {
     const Incident& incident = incidents_.at(record.value);
-    return incident.term(trace::Term::kLimit).has_value() && incident.outcome != trace::Outcome::kGranted;
+    return incident.term(trace::Term::kLimit).has_value() && !is_driver_call(incident) &&
+           incident.outcome != trace::Outcome::kGranted;
   }
   uint64_t pool(const trace::Record& record) const {
     return incidents_.at(record.value).pool.value_or(0) & UINT32_MAX;
+  }
+  // Below the limit, and not taken.
+  uint64_t free(const trace::Record& record) const {
+    return incidents_.at(record.value).term(trace::Term::kFree).value_or(0);
   }
   // What the allocator may hold: the limit less what others have taken of it.
   uint64_t room(const trace::Record& record) const {

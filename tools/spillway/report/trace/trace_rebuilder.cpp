@@ -89,10 +89,23 @@ void TraceRebuilder::allocate(const Record& record) {
 void TraceRebuilder::name_site(const Record& record) {
   const auto block = blocks_.find(record.address);
   const auto stack = stacks_.find(record.detail);
-  if (block == blocks_.end() || stack == stacks_.end() || block->second.stack != 0) return;
-  block->second.stack = stack->second;
-  if (block->second.born < out_.events.size() && out_.events[block->second.born].address == record.address)
-    out_.events[block->second.born].stack = stack->second;
+  if (block == blocks_.end() || block->second.stack != 0) return;
+  if (stack != stacks_.end()) block->second.stack = stack->second;
+  HistoryEvent* const birth = birth_of(*block);
+  if (birth == nullptr) return;
+  birth->stack = block->second.stack;
+  const size_t born = block->second.born;
+  if (!sampled_.empty() && sampled_.back().event == born) return;
+  const auto requested = static_cast<double>(std::max<uint64_t>(block->second.requested, 1));
+  sampled_.push_back({born, static_cast<double>(record.bytes) / requested});
+}
+
+// Null where the block is older than the history.
+HistoryEvent* TraceRebuilder::birth_of(const std::pair<const uint64_t, Block>& block) {
+  const auto& [address, known] = block;
+  if (known.born >= out_.events.size()) return nullptr;
+  HistoryEvent& event = out_.events[known.born];
+  return event.action == Action::kAllocate && event.address == address ? &event : nullptr;
 }
 
 void TraceRebuilder::name_asker(const Record& record) {
@@ -168,6 +181,7 @@ void TraceRebuilder::fail(const Record& record) {
   add(failed ? Action::kOutOfMemory : Action::kOther, record, failed ? failures_.room(record) : 0,
       record.requested);
   out_.events.back().pool = {failures_.pool(record), 0};
+  if (failed) free_.push_back(failures_.free(record));
 }
 
 PoolAndStream TraceRebuilder::owner_of(uint64_t address) const {
@@ -175,8 +189,18 @@ PoolAndStream TraceRebuilder::owner_of(uint64_t address) const {
   return after == owner_from_.begin() ? PoolAndStream() : std::prev(after)->second;
 }
 
+void TraceRebuilder::place_blocks() {
+  std::vector<bool> lives(out_.events.size());
+  for (const auto& block : blocks_)
+    if (birth_of(block) != nullptr && !block.second.pending) lives[block.second.born] = true;
+  place_the_others(sampled_, lives, &out_);
+  for (auto& block : blocks_)
+    if (const HistoryEvent* birth = birth_of(block)) block.second.stack = birth->stack;
+}
+
 // Pages whose mapping is older than the history are known by the blocks on them.
 DeviceHistory TraceRebuilder::finish() {
+  if (lacks_.places) place_blocks();
   for (const auto& [address, block] : blocks_) {
     const uint64_t end = end_of(address, block.bytes);
     pages_.add(address / kPageBytes * kPageBytes, end_of((end - 1) / kPageBytes * kPageBytes, kPageBytes));
@@ -189,13 +213,17 @@ DeviceHistory TraceRebuilder::finish() {
 }
 
 // A failure's event holds the room so far; free is what is mapped nowhere, pages without a place included.
+// Where records are lost, there are pages that are mapped without a record of it.
 void TraceRebuilder::find_free_bytes() {
   uint64_t mapped = 0;
   for (const HistorySegment& segment : out_.segments) mapped += segment.size;
   for (auto event = out_.events.rbegin(); event != out_.events.rend(); ++event) {
     if (event->action == Action::kSegmentAllocate) mapped -= event->size;
     if (event->action == Action::kSegmentFree) mapped += event->size;
-    if (event->action == Action::kOutOfMemory) event->address -= std::min(event->address, mapped);
+    if (event->action != Action::kOutOfMemory) continue;
+    event->address -= std::min(event->address, mapped);
+    if (lacks_.oldest) event->address = std::min(event->address, free_.back());
+    free_.pop_back();
   }
 }
 

@@ -9,14 +9,19 @@
 #include "tools/spillway/history/history.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/report/address_ranges.h"
+#include "tools/spillway/report/trace/place_blocks.h"
 #include "tools/spillway/report/trace/trace_parts.h"
 
 namespace spillway::tools {
 
 class TraceRebuilder {
  public:
-  TraceRebuilder(const TraceFailures& failures, std::unordered_map<uint64_t, StackId>* stacks)
-      : failures_(failures), stacks_(*stacks) {}
+  struct Lacks {
+    bool places = false;  // only some of the allocations have a place
+    bool oldest = false;  // records are lost that came before the others
+  };
+  TraceRebuilder(const TraceFailures& failures, std::unordered_map<uint64_t, StackId>* stacks, Lacks lacks)
+      : failures_(failures), stacks_(*stacks), lacks_(lacks) {}
 
   // Before `take`: what later records tell about all.
   void learn_time(const trace::Record& record) { clock_.take_in(record); }
@@ -51,6 +56,8 @@ class TraceRebuilder {
   void end_overlapped(const trace::Record& record);
   void add(Action action, const trace::Record& record, uint64_t address, uint64_t size, StackId stack = 0);
   void forget(std::map<uint64_t, Block>::iterator block);
+  HistoryEvent* birth_of(const std::pair<const uint64_t, Block>& block);
+  void place_blocks();
   PoolAndStream owner_of(uint64_t address) const;
   void add_segments(uint64_t begin, uint64_t end);
   void find_free_bytes();
@@ -58,12 +65,15 @@ class TraceRebuilder {
 
   const TraceFailures& failures_;
   std::unordered_map<uint64_t, StackId>& stacks_;
+  const Lacks lacks_;
+  std::vector<SampledAllocation> sampled_;
   TraceClock clock_;
   std::map<uint64_t, PoolAndStream> owner_from_;  // pages from which on it is known whose they are
   std::map<uint64_t, Block> blocks_;
   AddressRanges pages_;
   DeviceHistory out_;
   std::map<uint32_t, size_t> failed_;  // incident → its event
+  std::vector<uint64_t> free_;         // at each event of a failure, as the allocator counted
   Sample sample_;
   uint64_t known_ = 0;        // requested bytes of the blocks that are live
   uint64_t freed_older_ = 0;  // of those that were allocated before the history

@@ -38,7 +38,11 @@ void TraceReport::look_back(uint64_t lines) {
   if (!contents_.closed) look_at_the_end();
   if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.
-  findings_ = look_into(history_, incident_->term(trace::Term::kLimit));
+  std::vector<Holder> counted;
+  for (const SiteShare& share : incident_->holders)
+    if (share.site.where != kFurtherPlaces)
+      counted.push_back({share.site.where, share.site.caller, share.bytes, share.blocks, {}, {}});
+  findings_ = look_into(history_, incident_->term(trace::Term::kLimit), counted);
   if (findings_) fitted_ = what_would_have_fitted(history_, *findings_);
 }
 

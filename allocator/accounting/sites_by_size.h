@@ -1,0 +1,80 @@
+// Which place of the program a block came from whose place was not taken: those of its size whose place was
+// taken share out the others, in proportion to how many blocks each stands for. Where a sample is of every
+// allocation alike, so are the shares.
+//
+// Thread-safety: none. Ownership: plain values. Errors: std::bad_alloc. Units: bytes.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace spillway {
+
+class SitesBySize {
+ public:
+  // The place of a block is taken, or it is known that it has none (0). It stands for `blocks` of its size.
+  void know(uint64_t bytes, uint64_t site, double blocks) {
+    exactly_[bytes].know(site, blocks);
+    about_[class_of(bytes)].know(site, blocks);
+  }
+  // The place of one block more (0: it has none), by blocks of exactly its size where enough are known, else
+  // of about its size. Nothing: none is known.
+  std::optional<uint64_t> deal(uint64_t bytes) {
+    const auto exactly = exactly_.find(bytes);
+    if (exactly != exactly_.end() && exactly->second.known() >= kEnough) return exactly->second.deal();
+    const uint64_t own = class_of(bytes);
+    for (const uint64_t nearest : {own, own - 1, own + 1})
+      if (const auto about = about_.find(nearest); about != about_.end()) return about->second.deal();
+    return std::nullopt;
+  }
+
+ private:
+  // A cache that is copied as it grows has new sizes all along, of which hardly two blocks are known.
+  static constexpr uint64_t kEnough = 4;
+
+  struct Share {
+    uint64_t site = 0;
+    double stands_for = 0, has = 0;  // blocks
+  };
+  class Shares {
+   public:
+    void know(uint64_t site, double blocks) {
+      Share* share = nullptr;
+      for (Share& one : shares_)
+        if (one.site == site) share = &one;
+      if (share == nullptr) share = &shares_.emplace_back(Share{site});
+      share->stands_for += blocks, share->has += 1;
+      stand_for_ += blocks, have_ += 1;
+      ++known_;
+    }
+    uint64_t known() const { return known_; }
+    // To whom most is lacking.
+    uint64_t deal() {
+      have_ += 1;
+      Share* next = &shares_.front();
+      for (Share& one : shares_)
+        if (lacks(one) > lacks(*next)) next = &one;
+      next->has += 1;
+      return next->site;
+    }
+
+   private:
+    double lacks(const Share& share) const { return have_ * share.stands_for / stand_for_ - share.has; }
+
+    std::vector<Share> shares_;
+    double stand_for_ = 0, have_ = 0;
+    uint64_t known_ = 0;
+  };
+
+  // Four for each doubling.
+  static uint64_t class_of(uint64_t bytes) {
+    const auto width = static_cast<uint64_t>(std::bit_width(bytes));
+    return width < 3 ? bytes : width << 2 | (bytes >> (width - 3) & 3);
+  }
+
+  std::unordered_map<uint64_t, Shares> exactly_, about_;
+};
+
+}  // namespace spillway
