@@ -3,8 +3,10 @@
 //
 // Thread-safety: any thread. Errors: false; what another process wrote is not trusted.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 
 #include "processes/ledger_segment.h"
 
@@ -51,12 +53,15 @@ inline void tame(LedgerEntry& entry) {
   if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
 }
 
-// An entry that is being written is looked at again, a few times. False: still, or there is none of `owner`.
+// An entry that is being written is looked at again, in two milliseconds at most: on a busy machine its
+// writer may have lost its processor in the middle. False: still, or there is none of `owner`.
 template <typename Source>
 bool read_shown(const Source& source, size_t slot, uint64_t owner, LedgerEntry* entry) {
-  constexpr int kLooks = 8;
+  constexpr int kLooksAtOnce = 8, kLooks = 28;
+  constexpr auto kBetweenLooks = std::chrono::microseconds(100);
   const size_t shown = offset_of(slot) + offsetof(Slot, shown);
   for (int look = 0; look < kLooks; ++look) {
+    if (look >= kLooksAtOnce) std::this_thread::sleep_for(kBetweenLooks);
     const uint64_t version = source.word_at(shown + offsetof(Shown, version));
     const uint64_t writer = source.word_at(shown + offsetof(Shown, writer));
     if (version == 0 || writer != owner) return false;

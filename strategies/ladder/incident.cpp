@@ -46,6 +46,8 @@ void Ladder::Incident::open() {
   record(trace::Kind::kOomContext, event.pool, event.attempt, 0,
          event.library[0] != '\0' ? trace->intern(event.library) : 0);
   record_equation();
+  // As it is now: what they give back on the way is theirs no more.
+  if (outside_ && outside_->context + outside_->others >= event.short_bytes) record_neighbours();
 }
 
 void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
@@ -147,7 +149,7 @@ void Ladder::Incident::close(LadderOutcome outcome) {
     record_refusals();
     record_holders();
     record_course();
-    record_neighbours();
+    if (!knows_neighbours_) record_neighbours();
   }
   record(trace::Kind::kLadderOutcome, microseconds_since(start_), gained_, event.requested_bytes,
          static_cast<uint64_t>(outcome));
@@ -188,6 +190,7 @@ void Ladder::Incident::record_course() {
 void Ladder::Incident::record_neighbours() {
   trace::Trace* trace = allocator_.trace();
   if (trace == nullptr) return;
+  knows_neighbours_ = true;
   uint64_t held = 0;
   for (const Neighbour& neighbour : neighbours_on(allocator_.table(), static_cast<int>(event.device))) {
     record(trace::Kind::kProcess, neighbour.process, neighbour.held_bytes, neighbour.cached_bytes,

@@ -96,7 +96,8 @@ struct Ladder::Incident {
   struct Outside {
     uint64_t context, others;
   };
-  std::optional<Outside> outside_;               // as the equation has it
+  std::optional<Outside> outside_;  // as the equation has it
+  bool knows_neighbours_ = false;
   std::map<std::string, std::string> refusals_;  // strategy → why
 };
 

@@ -41,6 +41,9 @@ class Peers(Case):
                                 f"PyTorch's own allocator gives its cache whole, Spillway's what is needed: {left}")
                 self.assertRegex(ended.errors, r"met, [1-9]\d* rescued")
                 self.assertTrue(any(re.search(r"ask_processes +\d+ +[1-9]", it) for it in ended.reports.values()))
+                if modes[1] == "replace":  # as it was before the others gave theirs back
+                    self.assertTrue(any(re.search(r"Verdict: other processes: .* hold [\d.]+ GiB: process \d+", it)
+                                        for it in ended.reports.values()), ended.reports)
                 self.assertFalse(any(re.search(r"spill_to_\w+ +[1-9]", it) for it in ended.reports.values()),
                                  "memory in use was moved, though another process only cached")
 
