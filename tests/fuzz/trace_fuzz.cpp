@@ -41,7 +41,7 @@ void has_its_sections(const ReportInput& input) {
     promise_holds(text, "Where the memory was");
     promise_holds(text, "What was tried");
   } else {
-    promise_holds(text, "No allocation failed.");
+    promise_holds(text, "No allocation failed");
   }
   if (!input.contents.incomplete.empty()) promise_holds(text, input.contents.incomplete);
 }

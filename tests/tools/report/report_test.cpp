@@ -372,6 +372,17 @@ TEST_F(Report, TellsOfAnEmptyTrace) {
   EXPECT_THAT(report(), HasSubstr("No allocation failed."));
 }
 
+TEST_F(Report, SaysAtOnceThatAFileIsNotWhole) {
+  {
+    Story story(path());
+    story.step(Kind::kStepBegin, 1, 0);
+  }
+  std::filesystem::resize_file(path(), 5000);
+  const std::string text = report();
+  EXPECT_LT(text.find("NOT WHOLE: the file ends early"), text.find("The run"));
+  EXPECT_THAT(text, HasSubstr("No allocation failed in what is left of the trace."));
+}
+
 TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {
   Story story(path());
   story.oom(1, 100, 512, 512);

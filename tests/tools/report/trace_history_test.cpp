@@ -191,6 +191,19 @@ TEST_F(WrittenByTheAllocator, WhatTheRingHasLostIsSaid) {
   put(lost);
 }
 
+TEST_F(WrittenByTheAllocator, WhatIsHeldIsCountedThoughTheRingHasLostIt) {
+  open(64);
+  const uint64_t lost = get(20 * kMiB);
+  for (int i = 0; i < 100; ++i) put(get(1 * kMiB));
+  allocator->sample_memory();
+  get(30 * kMiB);
+  EXPECT_LT(reserved(history().devices.at(0)), held());
+  EXPECT_EQ(history().devices.at(0).held_bytes, held());
+  allocator->empty_cache(spillway::testing::kDevice);
+  EXPECT_EQ(history().devices.at(0).held_bytes, held());
+  put(lost);
+}
+
 // Records by hand.
 class Written {
  public:

@@ -72,6 +72,8 @@ struct DeviceHistory {
   // In use at the end, though no event and no block tells of it: allocated before the history, not freed in
   // it.
   uint64_t unknown_bytes = 0;
+  // By the allocator at the end, where the file counts it: also in segments that no event and no block tells of.
+  std::optional<uint64_t> held_bytes;
 };
 
 struct MemoryHistory {

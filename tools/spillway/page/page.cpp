@@ -92,7 +92,8 @@ std::string ranks_page(const std::string& path, const std::string& ranks) {
 
 std::string trace_page(const ReportInput& input, const TraceHistory* history) {
   Json data = start("trace", input.path, Json::parse(report_json(input)));
-  data["headline"] = input.incident != nullptr ? rescue_text(input.analysis) : "No allocation failed.";
+  data["headline"] =
+      input.incident != nullptr ? rescue_text(input.analysis) : no_failure_text(input.contents);
   data["terms"] = trace_terms(input.incident);
   if (history != nullptr) {
     SnapshotReport found{input.path, history->history, history->findings};

@@ -48,7 +48,9 @@ std::string completeness_text(const ReportInput& input);
 std::string event_text(const trace::Contents& contents, const trace::Record& record);
 const char* kind_name(trace::Kind kind);
 
-// Of a process that is no more and did not close its trace, and what it held; "" of any other.
+// Of a trace without an incident: that nothing failed, or not in what is left of it.
+std::string no_failure_text(const trace::Contents& contents);
+// That the file is not whole; and of a process that is no more and did not close its trace, what it held.
 std::string cut_off_text(const ReportInput& input);
 // Whether a process of that number runs here.
 bool is_running(uint64_t process);

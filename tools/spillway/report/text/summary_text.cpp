@@ -120,9 +120,17 @@ bool is_running(uint64_t process) {
   return is_number && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
 }
 
+std::string no_failure_text(const trace::Contents& contents) {
+  const bool has_all = contents.incomplete.empty() && contents.overwritten_rare == 0;
+  return has_all ? "No allocation failed." : "No allocation failed in what is left of the trace.";
+}
+
 std::string cut_off_text(const ReportInput& input) {
-  if (input.contents.closed || is_running(input.contents.process)) return "";
-  std::string text = "The process ended without closing the trace: it was killed, or crashed.";
+  std::string text;
+  if (!input.contents.incomplete.empty())
+    text = "NOT WHOLE: the file ends early, or is damaged; see the last lines.\n";
+  if (input.contents.closed || is_running(input.contents.process)) return text;
+  text += "The process ended without closing the trace: it was killed, or crashed.";
   for (const LastMemory& memory : input.last)
     text += " Of device " + std::to_string(memory.device) + " it had " + size_text(memory.in_use_bytes) +
             " in use at last, and held " + size_text(memory.held_bytes) + ".";

@@ -238,7 +238,7 @@ std::string report_text(const ReportInput& input) {
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
     if (input.findings != nullptr) text += peak_text(*input.findings);
   } else {
-    text += "No allocation failed.\n";
+    text += no_failure_text(input.contents) + "\n";
   }
   return text + "\n" + run_text(input) + "\n" + events_text(input) + completeness_text(input);
 }

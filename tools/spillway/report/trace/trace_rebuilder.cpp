@@ -49,7 +49,11 @@ void TraceRebuilder::take(const Record& record) {
     case Kind::kPageMap:
     case Kind::kPageUnmap:
       return change_pages(record);
+    case Kind::kPageCreate:
+    case Kind::kPageRelease:
+      return change_held(record);
     case Kind::kMemory:
+      out_.held_bytes = record.bytes;
       return sample(record.address);
     case Kind::kOom:
       return fail(record);
@@ -173,6 +177,15 @@ void TraceRebuilder::change_pages(const Record& record) {
   with_stream.stream = stream;
   add(maps ? Action::kSegmentAllocate : Action::kSegmentFree, with_stream, record.address, record.bytes);
   out_.events.back().pool = pool;
+}
+
+void TraceRebuilder::change_held(const Record& record) {
+  if (!out_.held_bytes || record.value != 0) return;  // not counted yet; the driver refused
+  uint64_t& held = *out_.held_bytes;
+  if (record.kind == Kind::kPageCreate)
+    held += std::min(record.bytes, UINT64_MAX - held);
+  else
+    held -= std::min(record.bytes, held);
 }
 
 void TraceRebuilder::fail(const Record& record) {

@@ -53,6 +53,7 @@ class TraceRebuilder {
   void change_pages(const trace::Record& record);
   void fail(const trace::Record& record);
   void sample(uint64_t live) { sample_ = {live, known_, freed_older_}; }
+  void change_held(const trace::Record& record);
   void end_overlapped(const trace::Record& record);
   void add(Action action, const trace::Record& record, uint64_t address, uint64_t size, StackId stack = 0);
   void forget(std::map<uint64_t, Block>::iterator block);

@@ -1,5 +1,7 @@
 #include "tools/spillway/report/trace/trace_report.h"
 
+#include <algorithm>
+
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/report/trace/trace_events.h"
@@ -15,13 +17,15 @@ TraceReport::TraceReport(std::string path, trace::Contents contents)
 
 void TraceReport::look_at_the_end() {
   for (const auto& [number, device] : history_.devices) {
-    LastMemory memory{number, device.unknown_bytes, 0};
+    LastMemory memory{.device = number, .in_use_bytes = device.unknown_bytes};
     for (const HistorySegment& segment : device.segments) {
       memory.held_bytes += segment.size;
       for (const HistoryBlock& block : segment.blocks)
         if (block.state == BlockState::kAllocated) memory.in_use_bytes += block.requested;
     }
-    last_.push_back(memory);
+    memory.held_bytes = std::max(memory.held_bytes, device.held_bytes.value_or(0));
+    // Of a program without Spillway's allocator nothing is counted.
+    if (memory.held_bytes != 0) last_.push_back(memory);
   }
 }
 

@@ -104,7 +104,7 @@ function showLadder() {
   const shown = all.filter((one, i) => i >= all.length - kIncidentsShown || one.incident === report.shown_incident);
   fill(
       $('ladder'), heading('ladder', 'What was tried'),
-      shown.length ? '' : el('p', {class: 'absent'}, 'No allocation failed, so nothing was tried.'),
+      shown.length ? '' : el('p', {class: 'absent'}, 'Nothing was tried.'),
       ...shown.filter((one) => one.incident === report.shown_incident).map(story), otherIncidents(shown),
       all.length > shown.length ?
           el('p', {class: 'note'}, 'The last ' + shown.length + ' of ' + all.length + ' are shown; --json has all.') :

@@ -13,7 +13,7 @@ function verdictOf() {
       return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No request failed in what the file tells.'};
     return {mood: 'bad', head: 'OUT OF MEMORY', cause: report.verdict.cause, text: report.verdict.text + '.'};
   }
-  if (!incident) return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No allocation failed.'};
+  if (!incident) return {mood: 'calm', head: 'NO FAILURE', cause: '', text: data.headline};
   const [head, rest] =
       data.headline ? data.headline.split(/: (.*)/s) : ['NOT DECIDED', 'the trace ends before an outcome.'];
   return {
