@@ -87,6 +87,8 @@ enum class Kind : uint16_t {
   // how many times as long a step takes with memory in other tiers, in thousandths: address: as predicted;
   // requested: as measured, 0 where that is not known; bytes: what lies there
   kSlowdown = 29,
+  // an optimizer of the framework begins a step: detail: name
+  kOptimizerStep = 30,
 };
 
 // The clock of the records that have one: it never goes back, and its beginning means nothing.
@@ -96,7 +98,8 @@ inline uint64_t clock_ns() noexcept {
 }
 
 constexpr bool is_frequent(Kind kind) {
-  return kind <= Kind::kPageRelease || kind == Kind::kPhase || kind == Kind::kSite;
+  return kind <= Kind::kPageRelease || kind == Kind::kPhase || kind == Kind::kSite ||
+         kind == Kind::kOptimizerStep;
 }
 
 // Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.

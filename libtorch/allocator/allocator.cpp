@@ -12,6 +12,7 @@
 
 #include "libtorch/allocator/collect.h"
 #include "libtorch/allocator/core.h"
+#include "libtorch/allocator/optimizer_steps.h"
 #include "libtorch/allocator/pools/segments.h"
 #include "libtorch/allocator/uses.h"
 #include "libtorch/work_label.h"
@@ -65,7 +66,10 @@ void Allocator::init(int device_count) {
     label.copy(text, std::min<size_t>(label.size(), size - 1));
     text[std::min<size_t>(label.size(), size - 1)] = '\0';
   });
-  if (devices_.empty()) settings_.follow();
+  if (devices_.empty()) {
+    settings_.follow();
+    watch_optimizer_steps();
+  }
   while (devices_.size() < static_cast<size_t>(device_count)) {
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));
     devices_.back()->fraction = Settings::fraction_at_start();

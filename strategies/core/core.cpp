@@ -385,6 +385,15 @@ void core_touch(const void* address) {
   }
 }
 
+void core_note_optimizer_step(const char* name) {
+  trace::Trace* trace = Process::get().trace();
+  if (trace == nullptr || name == nullptr) return;
+  trace::Record record;
+  record.kind = trace::Kind::kOptimizerStep;
+  record.detail = trace->intern(name);
+  Process::get().write(record);
+}
+
 void core_name_work(void (*label)(char*, uint64_t)) {
   if (core_start() != SPILLWAY_OK) return;
   if (SiteRecorder* sites = Process::get().sites()) sites->set_label(label);
@@ -433,6 +442,7 @@ const spillway_core_table kTable = {
     core_inside_framework,
     set_pools,
     core_name_work,
+    core_note_optimizer_step,
     core_set_collector,
     core_set_segment_source,
 };

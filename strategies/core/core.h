@@ -215,6 +215,9 @@ typedef struct spillway_core_table {
    * empty text. For the report, of blocks that a thread without a Python stack allocates. It may not allocate
    * on the device. */
   void (*name_work)(void (*label)(char* text, uint64_t size));
+  /* An optimizer of the framework begins a step: the report's steps where the program marks none. Nothing
+   * without a trace. */
+  void (*note_optimizer_step)(const char* name);
   /* `collect` lets go of memory that the framework only keeps for others. It is called before the ladder, on
    * the thread whose request is short, without a lock of Spillway's, and not while that stream is captured.
    * It may free blocks and change limits, and asks for no block. It stays for ever. */

@@ -76,15 +76,6 @@ spillway_status answer(Status status, const char* function, const char* invalid,
   return refuse(to_c(told), std::string(function) + ": " + text);
 }
 
-// A record of the process's, not of a device's.
-void write(trace::Record record) {
-  Process& process = Process::get();
-  trace::Trace* trace = process.trace();
-  if (trace == nullptr) return;
-  record.order = process.allocator()->next_order();
-  trace->write(record);
-}
-
 }  // namespace
 }  // namespace spillway
 
@@ -183,7 +174,7 @@ spillway_status spillway_phase(const char* name) {
     spillway::trace::Record record;
     record.kind = spillway::trace::Kind::kPhase;
     record.detail = name == nullptr ? 0 : trace->intern(name);
-    spillway::write(record);
+    Process::get().write(record);
   }
   return SPILLWAY_OK;
 }
@@ -199,7 +190,7 @@ spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t pl
   record.bytes = attempt;
   record.requested = plan_hash;
   record.detail = spillway::trace::clock_ns();
-  spillway::write(record);
+  Process::get().write(record);
   return SPILLWAY_OK;
 }
 
@@ -212,7 +203,7 @@ spillway_status spillway_step_end(uint64_t step, uint64_t tokens) {
   record.bytes = begun.step == step ? begun.attempt : 0;
   record.requested = begun.step == step ? begun.plan_hash : 0;
   record.detail = tokens;
-  spillway::write(record);
+  Process::get().write(record);
   if (spillway::Allocator* allocator = Process::get().allocator()) allocator->sample_memory();
   return SPILLWAY_OK;
 }
@@ -227,7 +218,7 @@ spillway_status spillway_plan_changed(uint64_t step, uint64_t old_plan, uint64_t
   record.value = static_cast<uint32_t>(incident);
   if (spillway::trace::Trace* trace = Process::get().trace(); trace != nullptr && reason != nullptr)
     record.detail = trace->intern(reason);
-  spillway::write(record);
+  Process::get().write(record);
   return SPILLWAY_OK;
 }
 

@@ -227,4 +227,11 @@ bool started(spillway_status* status) {
   return *status == SPILLWAY_OK;
 }
 
+void Process::write(trace::Record record) {
+  trace::Trace* const open_trace = trace();
+  if (open_trace == nullptr) return;
+  record.order = allocator()->next_order();
+  open_trace->write(record);
+}
+
 }  // namespace spillway

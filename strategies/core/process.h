@@ -32,6 +32,8 @@ class Process {
   const char* trace_path() const;
   Tags& tags() { return tags_; }
   trace::Trace* trace() const { return allocator() == nullptr ? nullptr : allocator()->trace(); }
+  // A record of the process's, not of a device's. Nothing without a trace.
+  void write(trace::Record record);
   // Before the first request, and only where there is a gate: without one, what is idle beside a part in use
   // of a large handle cannot be had back.
   void use_large_handles();

@@ -301,6 +301,32 @@ TEST(TraceHistory, StepsAreCountedWithoutAClock) {
   EXPECT_EQ(found->holders[0].growth->bytes_per_step, kMiB);
 }
 
+// In each step an optimizer begins, and of each a block stays.
+Written optimizer_steps(int steps, int blocks_afterwards) {
+  Written trace;
+  uint64_t address = 0;
+  const auto keep = [&] { trace.add(Kind::kAllocate, address += 2 * kMiB, kMiB, kMiB); };
+  for (int step = 0; step < steps; ++step) {
+    trace.add(Kind::kOptimizerStep);
+    keep();
+  }
+  for (int i = 0; i < blocks_afterwards; ++i) keep();
+  return trace;
+}
+
+TEST(TraceHistory, AnOptimizersStepsAreTheProgramsWhereItMarksNone) {
+  Written trace = optimizer_steps(6, 0);
+  EXPECT_EQ(look_into(history_of(trace.contents), std::nullopt)->steps, 6u);
+  trace.add(Kind::kStepBegin, 0);
+  trace.add(Kind::kAllocate, 64 * kMiB, kMiB, kMiB);
+  EXPECT_EQ(look_into(history_of(trace.contents), std::nullopt)->steps, 1u);
+}
+
+TEST(TraceHistory, WhatComesLongAfterAnOptimizersStepsIsNoStepOfIt) {
+  EXPECT_EQ(look_into(history_of(optimizer_steps(6, 3).contents), std::nullopt)->steps, 6u);
+  EXPECT_EQ(look_into(history_of(optimizer_steps(6, 30).contents), std::nullopt)->steps, 0u);
+}
+
 TEST(TraceHistory, AFreeThatWasLostIsInferredFromWhatFollows) {
   Written trace;
   trace.add(Kind::kAllocate, 2 * kMiB, 4 * kMiB, 4 * kMiB);

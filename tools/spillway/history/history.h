@@ -65,6 +65,7 @@ struct DeviceHistory {
   std::vector<HistorySegment> segments;   // by address, as they were when the snapshot was written
   std::vector<HistoryEvent> events;       // in order, up to then
   std::vector<uint64_t> optimizer_steps;  // when each began, where PyTorch noted it
+  std::vector<size_t> optimizer_events;   // before which event each began, where a trace noted it
   std::vector<size_t> step_events;        // before which event each began, where the program said it
   // In use at the end, in no segment that the file tells of: each counts as memory of its own.
   std::vector<HistoryBlock> loose_blocks;

@@ -54,12 +54,26 @@ std::vector<size_t> falls_of(const DeviceHistory& device, size_t until, uint64_t
 Steps::Steps(const DeviceHistory& device, size_t until) {
   for (const size_t event : device.step_events)
     if (event < until) starts_.push_back(event);
-  if (!starts_.empty()) return;
+  if (!starts_.empty() || by_optimizers(device, until)) return;
   device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
 }
 
 size_t Steps::of(size_t event) const {
   return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), event) - starts_.begin());
+}
+
+// False where they are long over: what follows, such as an evaluation, is not one long step.
+bool Steps::by_optimizers(const DeviceHistory& device, size_t until) {
+  constexpr size_t kFewest = 3, kMostPauses = 4;
+  std::vector<size_t> starts;
+  for (const size_t event : device.optimizer_events)
+    if (event < until && (starts.empty() || starts.back() != event)) starts.push_back(event);
+  if (starts.size() < kFewest) return false;
+  size_t longest = 0;
+  for (size_t i = 1; i < starts.size(); ++i) longest = std::max(longest, starts[i] - starts[i - 1]);
+  if (until - starts.back() > kMostPauses * longest) return false;
+  starts_ = std::move(starts);
+  return true;
 }
 
 void Steps::by_notes(const DeviceHistory& device, size_t until) {

@@ -29,6 +29,7 @@ class Steps {
   size_t of(size_t event) const;
 
  private:
+  bool by_optimizers(const DeviceHistory& device, size_t until);
   void by_notes(const DeviceHistory& device, size_t until);
   void by_waves(const DeviceHistory& device, size_t until);
   bool free_what_they_take(const DeviceHistory& device) const;

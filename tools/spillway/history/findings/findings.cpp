@@ -96,7 +96,7 @@ std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device
   return holders;
 }
 
-// Blocks whose allocation the history has lost.
+// Also of blocks whose allocation the history has lost.
 void count_the_lost(const std::vector<Holder>& counted, std::vector<Holder>* holders) {
   for (const Holder& all : counted) {
     const auto is_the_place = [&](const Holder& holder) {
@@ -105,10 +105,10 @@ void count_the_lost(const std::vector<Holder>& counted, std::vector<Holder>* hol
     const auto known = std::ranges::find_if(*holders, is_the_place);
     if (known == holders->end()) {
       holders->push_back(all);
-    } else if (all.bytes > known->bytes && all.blocks > known->blocks) {
-      known->bytes = all.bytes, known->blocks = all.blocks;
-      known->oldest_us.reset();
+      continue;
     }
+    if (all.blocks > known->blocks) known->oldest_us.reset();
+    known->bytes = all.bytes, known->blocks = all.blocks;
   }
   put_in_order(holders);
 }

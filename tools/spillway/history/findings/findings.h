@@ -84,7 +84,7 @@ uint64_t asked_of_the_card(uint64_t request);
 
 // Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
 // empty. `capacity`: of the card, where the user gave it. `counted`: what places held at the failure by another
-// count than the history's, which may have lost its oldest events.
+// count than the history's, which may have lost its oldest events; it goes before.
 std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity,
                                          const std::vector<Holder>& counted = {});
 

@@ -77,7 +77,8 @@ const char* kind_name(Kind kind) {
                                            "oom site",
                                            "course",
                                            "process",
-                                           "slowdown"};
+                                           "slowdown",
+                                           "optimizer step"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -163,6 +164,7 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kPhase:
       return record.detail == 0 ? "none" : quoted_name(contents, record.detail);
     case Kind::kNote:
+    case Kind::kOptimizerStep:
       return quoted_name(contents, record.detail);
     default:
       return "kind " + std::to_string(static_cast<unsigned>(record.kind));

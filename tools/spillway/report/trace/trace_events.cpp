@@ -25,6 +25,7 @@ bool is_told(const Record& record) {
     case Kind::kPhase:
     case Kind::kStepBegin:
     case Kind::kStepEnd:
+    case Kind::kOptimizerStep:
     case Kind::kPlanChange:
     case Kind::kNote:
     case Kind::kMove:

@@ -99,6 +99,8 @@ MemoryHistory build_history(const trace::Contents& contents, trace::RecordList* 
     const Record& record = contents.records[i];
     if (record.kind == Kind::kStepBegin) {
       for (auto& [number, device] : devices) device.begin_step();
+    } else if (record.kind == Kind::kOptimizerStep) {
+      for (auto& [number, device] : devices) device.begin_optimizer_step();
     } else if (const auto device = devices.find(record.device); device != devices.end()) {
       device->second.take(record);
     }

@@ -30,6 +30,7 @@ class TraceRebuilder {
   void expect_what_was_learnt() { out_.events.reserve(expected_events_); }
   void take(const trace::Record& record);
   void begin_step() { out_.step_events.push_back(out_.events.size()); }
+  void begin_optimizer_step() { out_.optimizer_events.push_back(out_.events.size()); }
   DeviceHistory finish();
   uint64_t passed_over() const { return passed_over_; }
   uint64_t lost_frees() const { return lost_frees_; }
