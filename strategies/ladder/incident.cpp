@@ -13,6 +13,8 @@ namespace {
 constexpr unsigned kMostUselessRuns = 2;
 constexpr size_t kMostHolders = 256;
 constexpr auto kFrameworkAnswers = std::chrono::milliseconds(20);
+// They do twenty times a second, and what they hold may be the cause.
+constexpr auto kMembersShowThemselves = std::chrono::milliseconds(100);
 constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 }  // namespace
 
@@ -149,7 +151,7 @@ void Ladder::Incident::close(LadderOutcome outcome) {
     record_refusals();
     record_holders();
     record_course();
-    if (!knows_neighbours_) record_neighbours();
+    if (!knows_neighbours_) record_neighbours(kMembersShowThemselves);
   }
   record(trace::Kind::kLadderOutcome, microseconds_since(start_), gained_, event.requested_bytes,
          static_cast<uint64_t>(outcome));
@@ -187,15 +189,15 @@ void Ladder::Incident::record_course() {
 }
 
 // What was in use before the program began counts as its context, until it is known to be a neighbour's.
-void Ladder::Incident::record_neighbours() {
+void Ladder::Incident::record_neighbours(std::chrono::milliseconds most) {
   trace::Trace* trace = allocator_.trace();
   if (trace == nullptr) return;
-  knows_neighbours_ = true;
   uint64_t held = 0;
-  for (const Neighbour& neighbour : neighbours_on(allocator_.table(), static_cast<int>(event.device))) {
+  for (const Neighbour& neighbour : neighbours_on(allocator_.table(), static_cast<int>(event.device), most)) {
     record(trace::Kind::kProcess, neighbour.process, neighbour.held_bytes, neighbour.cached_bytes,
            trace->intern(neighbour.program));
     held += std::min(neighbour.held_bytes, UINT64_MAX - held);
+    knows_neighbours_ = true;
   }
   if (!outside_ || held <= outside_->others) return;
   const uint64_t others = std::min(held, outside_->context + outside_->others);

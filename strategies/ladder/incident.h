@@ -79,7 +79,7 @@ struct Ladder::Incident {
   void record_refusals();
   void record_holders();
   void record_course();
-  void record_neighbours();
+  void record_neighbours(std::chrono::milliseconds most = {});
   void record_term(trace::Term which, uint64_t bytes);
 
   Allocator& allocator_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "processes/ledger.h"
 #include "strategies/processes/primary_context_guard.h"
@@ -21,25 +22,43 @@ Neighbour neighbour_of(const LedgerMember& member, const LedgerDevice& device) {
           .program = member.entry.program};
 }
 
-}  // namespace
-
-std::vector<Neighbour> neighbours_on(const driver::Table& table, int device) {
+struct Look {
   std::vector<Neighbour> found;
+  bool is_silent = false;  // a member has not shown yet what it holds
+};
+
+Look look_at(const std::string& ledger, const DeviceUuid& uuid) {
+  Look look;
   std::vector<LedgerMember> members;
   std::string why_not;
-  const std::string name = ledger_name();
-  const std::optional<DeviceUuid> uuid = uuid_of(table, device);
-  if (name.empty() || !uuid || read_ledger(name, &members, &why_not) != LedgerRead::kRead) return found;
+  if (read_ledger(ledger, &members, &why_not) != LedgerRead::kRead) return look;
   for (const LedgerMember& member : members) {
-    if (!member.has_entry || member.process == static_cast<uint64_t>(::getpid())) continue;
+    if (member.process == static_cast<uint64_t>(::getpid())) continue;
+    look.is_silent |= !member.has_entry || member.entry.device_count == 0;
     const auto count = std::min<uint64_t>(member.entry.device_count, LedgerEntry::kMostDevices);
     for (uint64_t i = 0; i < count; ++i)
-      if (member.entry.devices[i].uuid == *uuid)
-        found.push_back(neighbour_of(member, member.entry.devices[i]));
+      if (member.entry.devices[i].uuid == uuid)
+        look.found.push_back(neighbour_of(member, member.entry.devices[i]));
   }
-  std::ranges::stable_sort(found, std::ranges::greater(), &Neighbour::held_bytes);
-  if (found.size() > kMost) found.resize(kMost);
-  return found;
+  return look;
+}
+
+}  // namespace
+
+std::vector<Neighbour> neighbours_on(const driver::Table& table, int device, std::chrono::milliseconds most) {
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(10);
+  const std::string name = ledger_name();
+  const std::optional<DeviceUuid> uuid = uuid_of(table, device);
+  if (name.empty() || !uuid) return {};
+  const auto end = std::chrono::steady_clock::now() + most;
+  Look look = look_at(name, *uuid);
+  while (look.found.empty() && look.is_silent && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    look = look_at(name, *uuid);
+  }
+  std::ranges::stable_sort(look.found, std::ranges::greater(), &Neighbour::held_bytes);
+  if (look.found.size() > kMost) look.found.resize(kMost);
+  return std::move(look.found);
 }
 
 }  // namespace spillway

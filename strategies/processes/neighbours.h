@@ -2,6 +2,7 @@
 //
 // Thread-safety: any thread. Errors: none; who takes no part in the ledger is not seen. Units: bytes.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@ struct Neighbour {
   std::string program;  // its command line
 };
 
-// Largest first; at most 64.
-std::vector<Neighbour> neighbours_on(const driver::Table& table, int device);
+// Largest first; at most 64. Where none is seen and a process of the ledger has not shown yet what it holds,
+// looks again for so long at `most`.
+std::vector<Neighbour> neighbours_on(const driver::Table& table, int device,
+                                     std::chrono::milliseconds most = {});
 
 }  // namespace spillway

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import reports  # noqa: E402
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
+SCRIPTS = PROGRAMS.parent / "scripts"
 MIB = 1 << 20
 
 

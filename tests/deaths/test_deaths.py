@@ -10,8 +10,8 @@ import tempfile
 import time
 import unittest
 
-from machine import (BUILD, MIB, PROGRAMS, ROOT, SPILLWAY, Died, call, died_natively, died_under_run, report, simulate,
-                     was_killed)
+from machine import (BUILD, MIB, PROGRAMS, ROOT, SCRIPTS, SPILLWAY, Died, call, died_natively, died_under_run, report,
+                     simulate, was_killed)
 
 REPLACE = ("--mode", "replace", "--host-budget", "0")
 NEIGHBOUR = (sys.executable, PROGRAMS / "neighbour.py", "140")
@@ -214,7 +214,7 @@ class Trainer(unittest.TestCase):
         how = {"width": 2048, "steps": 1, "values": "zeros"}
         with tempfile.TemporaryDirectory() as folder:
             needed = pathlib.Path(folder) / "needed"
-            roomy = self.trained("4GiB", before=("bash", PROGRAMS / "most_addresses.sh", needed), **how)
+            roomy = self.trained("4GiB", before=("bash", SCRIPTS / "most_addresses.sh", needed), **how)
             self.assertEqual(roomy.status, 0, roomy.errors)
             limited = ("bash", "-c", f'ulimit -v {needed.read_text().strip()}; exec "$@"', "limited")
         died = self.trained("4GiB", "--set", "plan.optimizer=host", before=limited, **how)
@@ -228,14 +228,14 @@ class Trainer(unittest.TestCase):
         """It is no program under `spillway run`, so who it is is not known."""
         with tempfile.TemporaryDirectory() as folder:
             other = training(folder, "--limit", "40MiB", width=256, steps=1_000_000)
-            died = self.trained("72MiB", before=("bash", PROGRAMS / "beside_training.sh", *other, "--"))
+            died = self.trained("72MiB", before=("bash", SCRIPTS / "beside_training.sh", *other, "--"))
         self.assertEqual((died.status, died.cause), (17, "outside bytes"), died.errors)
         self.assertRegex(died.verdict, r"other libraries or processes that are not seen hold 40\.00 MiB")
 
     def test_who_is_killed_leaves_what_it_held(self):
         with tempfile.TemporaryDirectory() as folder:
             command = training(folder, "--limit", "5MiB", width=64, steps=1_000_000)
-            died = call(simulate("64MiB", "bash", PROGRAMS / "killed_in_a_step.sh", *command, values="compute"), folder,
+            died = call(simulate("64MiB", "bash", SCRIPTS / "killed_in_a_step.sh", *command, values="compute"), folder,
                         OMP_NUM_THREADS="1")
             died = self.died_in(folder, died.returncode, died.stderr)
         self.assertTrue(was_killed(died.status), died.errors)
@@ -250,7 +250,7 @@ class Trainer(unittest.TestCase):
         training = ("bash", "-c", "echo $$; exec sleep 100")  # writes no step
         for words in (("killed_in_a_step.sh", *training), ("beside_training.sh", *training, "--", "true")):
             with self.subTest(words[0]), tempfile.TemporaryDirectory() as folder:
-                script = subprocess.Popen(["bash", PROGRAMS / words[0], *words[1:]],
+                script = subprocess.Popen(["bash", SCRIPTS / words[0], *words[1:]],
                                           env={**os.environ, "TMPDIR": folder})
                 until(lambda: any(log.stat().st_size for log in pathlib.Path(folder).iterdir()))
                 own = int(next(pathlib.Path(folder).iterdir()).read_text())
