@@ -99,6 +99,60 @@ TEST_F(RehearsePrograms, LeavesAPageOfAFailureUnasked) {
   EXPECT_TRUE(std::filesystem::exists(folder() / "run.stream.html")) << "beside what was asked for";
 }
 
+TEST_F(RehearsePrograms, OfALimitOfTheProcessItSaysWhatToRaise) {
+  const Ran ran = rehearse({"--gpu", "t4-16gb", "--json", "limit.json"}, {"limited.py", "0.1"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("the process has a limit of its own: 1.46 GiB of the card's 14.57 GiB, by "
+                                 "torch.cuda.set_per_process_memory_fraction(0.1)"));
+  EXPECT_THAT(ran.out, HasSubstr("raise the fraction: the card is not what is too small"));
+  EXPECT_THAT(ran.out, HasSubstr("on the same card with torch.cuda.set_per_process_memory_fraction(0.13): "
+                                 "enough by memory (not run)\n"));
+  EXPECT_THAT(ran.out, HasSubstr("cards of which torch.cuda.set_per_process_memory_fraction(0.1) allows that "
+                                 "much (not run): l4-24gb"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("t4-16gb,")));
+  const Ran enough = rehearse({"--gpu", "t4-16gb"}, {"limited.py", "0.13"});
+  EXPECT_EQ(enough.code, 0) << enough.out;
+  const auto report = nlohmann::json::parse(std::ifstream(folder() / "limit.json"));
+  EXPECT_EQ(report.at("cause").at("name"), "limit");
+  EXPECT_NEAR(report.at("cause").at("own_limit").at("fraction").get<double>(), 0.1, 1e-6);
+  EXPECT_EQ(report.at("fraction_enough"), 0.13);
+  EXPECT_EQ(report.at("cards_with_enough_memory").at(0), "l4-24gb");
+}
+
+TEST_F(RehearsePrograms, OfALimitInBytesItOffersNoCards) {
+  ::setenv("SPILLWAY_LIMIT", "128MiB", 1);
+  const Ran ran = rehearse({"--gpu", "t4-16gb", "--allocator", "spillway"}, {"holds.py", "5"});
+  ::unsetenv("SPILLWAY_LIMIT");
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("the process has a limit of its own in bytes, such as SPILLWAY_LIMIT\n"));
+  EXPECT_THAT(ran.out, HasSubstr("raise the limit: no card is large enough"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("what would have fitted")));
+}
+
+TEST_F(RehearsePrograms, OfALeakTextJsonAndPageSayTheSame) {
+  const Ran ran =
+      rehearse({"--capacity", "256MiB", "--json", "leak.json", "--html", "leak.html"}, {"leaks.py"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  const auto cause = nlohmann::json::parse(std::ifstream(folder() / "leak.json")).at("cause");
+  EXPECT_EQ(cause.at("name"), "leak");
+  EXPECT_EQ(cause.at("grows").at("where"), "leaks.py:10 <module>");
+  EXPECT_GT(cause.at("grows").at("bytes"), 128 << 20);
+  EXPECT_EQ(cause.at("grows").at("bytes_per_step"), 12 << 20);
+  const auto text = cause.at("text").get<std::string>();
+  EXPECT_THAT(text,
+              ContainsRegex("MiB in [0-9]+ blocks of leaks.py:10 <module> .*were kept: 12.00 MiB more"));
+  EXPECT_THAT(ran.out, HasSubstr("  leak: " + text +
+                                 "\n  a larger card, a smaller batch, gradient "
+                                 "checkpointing and memory of the host only delay a leak: "));
+  EXPECT_THAT(ran.out, HasSubstr("with ample memory it takes "));
+  for (const char* offer :
+       {"cards with that much memory", "--mode replace", "torch.utils.checkpoint", "--find"})
+    EXPECT_THAT(ran.out, Not(HasSubstr(offer)));
+  const auto verdict = data_of(folder() / "leak.html").at("rehearsal").at("verdict");
+  EXPECT_EQ(verdict.at("cause"), "leak");
+  EXPECT_THAT(verdict.at("text").get<std::string>(), HasSubstr(text + ". A larger card, "));
+}
+
 TEST_F(RehearsePrograms, TriesWhatTheUserCanChange) {
   const Ran ran =
       rehearse({"--capacity", "600MiB", "--json", "offers.json"}, {"too_big.py", "--batch-size=16"});

@@ -5,6 +5,7 @@
 
 #include "allocator/request/verdict.h"
 #include "tools/spillway/command.h"
+#include "tools/spillway/rehearse/judge/diagnosis.h"
 #include "tools/spillway/rehearse/judge/findings.h"
 #include "tools/spillway/rehearse/judge/judge.h"
 #include "tools/spillway/rehearse/options.h"
@@ -113,9 +114,10 @@ int check(const CheckOptions& options) {
   if (!no_place.empty()) return fail(kUnwritable, "check: " + no_place);
   RunError error;
   RunOptions run = options.run;
-  run.history = !options.html.empty();
-  const auto rehearsal = rehearse_once(run, &error);
+  run.history = true;
+  auto rehearsal = rehearse_once(run, &error);
   if (!rehearsal) return fail(error.code, "check: " + error.text);
+  look_into_history(run, &*rehearsal);
   if (stop_signal() != 0) return fail(128 + stop_signal(), "check: stopped before the program's end");
   const bool fits = decide(*rehearsal) == Fit::kFits;
   // A run that does not fit has its own verdict, whatever it was to be compared with.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/rehearse/judge/diagnosis.h"
 #include "tools/spillway/rehearse/judge/explain.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/report/output.h"
@@ -70,8 +71,9 @@ int rehearse(const RehearseOptions& options) {
   RunError error;
   RunOptions run = options.run;
   run.history = true;
-  const auto rehearsal = rehearse_once(run, &error);
+  auto rehearsal = rehearse_once(run, &error);
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
+  look_into_history(run, &*rehearsal);
   Explanation explanation;
   const Fit fit = decide(*rehearsal);
   if (stop_signal() != 0 && (fit == Fit::kFits || fit == Fit::kNoDevice))

@@ -172,6 +172,7 @@ void look_for_a_leak(uint64_t request, std::string_view unnamed, HistoryFindings
     per_step = holder.growth->bytes_per_step;
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
+  found->grows = largest - found->holders.data();
   found->verdict = {Cause::kLeak, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                       " blocks of " + place_text(*largest) +
                                       " were kept: " + size_text(per_step) + " more after each step"};
@@ -200,6 +201,7 @@ void look_for_what_is_kept(const MemoryHistory& history, const Moment& moment, c
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   const std::string passed = std::to_string(steps.count()) + (has_every_place(history) ? "" : " or more") +
                              " passes of the loop at " + passes.where;
+  found->grows = largest - by_pass.data();  // in the same order as the holders
   found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                         " blocks of " + place_text(*largest) + " were kept: " +
                                         (has_every_place(history) ? size_text(per_pass) + " " : "") +
@@ -246,6 +248,7 @@ void look_for_growth(const DeviceHistory& device, const Moment& moment, const Fa
   // What grows is larger than the card where it asked itself: its next copy is more than it ever had.
   const bool asked_itself = largest->where == request.where && largest->caller == request.caller;
   if (grown < request.bytes && !asked_itself) return;
+  found->grows = largest - found->holders.data();
   found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                         (largest->blocks == 1 ? " block of " : " blocks of ") +
                                         place_text(*largest) + " grow: made anew again and again, " +

@@ -62,6 +62,7 @@ struct HistoryFindings {
   std::string remark;              // what else the history says about it, "" if nothing
   Holdings holdings;               // at the failure, else when the snapshot was written
   std::vector<Holder> holders;     // likewise; largest first
+  std::optional<size_t> grows;     // of `holders`: the one that the verdict names as what grows
   std::vector<KindShare> kinds;    // likewise; what it was for
   std::vector<PoolHolding> pools;  // likewise; what the request may not use of it
   // Of a failure by fragmentation: what lies between the free pieces. Not of Spillway's own allocator, which

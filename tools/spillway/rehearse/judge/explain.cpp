@@ -1,6 +1,7 @@
 #include "tools/spillway/rehearse/judge/explain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "allocator/request/verdict.h"
@@ -45,8 +46,21 @@ std::vector<cards::Card> usable_cards(const Rehearsal& rehearsal) {
   return usable;
 }
 
-std::string cards_text(const Rehearsal& rehearsal) {
-  const CardsByMemory cards = cards_by_memory(rehearsal);
+std::string fraction_text(const Rehearsal& ample, const Explanation& explanation) {
+  const OwnLimit& limit = *explanation.fraction;
+  const std::string card = size_text(limit.capacity);
+  const auto enough = fraction_enough(ample, explanation);
+  return enough ? "  on the same card with " + fraction_call(*enough) + ": enough by memory (not run)\n"
+                : "  no fraction of the same card's " + card + " is enough\n";
+}
+
+std::string cards_text(const Rehearsal& ample, const Explanation& explanation) {
+  if (explanation.only_delayed) return "";
+  const CardsByMemory cards = cards_by_memory(ample, explanation);
+  if (explanation.fraction)
+    return fraction_text(ample, explanation) + "  cards of which " +
+           fraction_call(explanation.fraction->fraction()) +
+           " allows that much (not run): " + listed(cards.enough) + "\n";
   std::string text = "  cards with that much memory (not run): " + listed(cards.enough) + "\n";
   if (!cards.without_cache.empty())
     text += "  cards that hold what is in use, but not all of the cache (not run): " +
@@ -54,7 +68,7 @@ std::string cards_text(const Rehearsal& rehearsal) {
   return text;
 }
 
-std::string ample_text(const Counterfactual& ample) {
+std::string ample_text(const Counterfactual& ample, const Explanation& explanation) {
   const Need need = largest_need(ample.rehearsal);
   if (decide(ample.rehearsal) != Fit::kFits)
     return "  with ample memory the program ended otherwise (exit code " +
@@ -63,7 +77,7 @@ std::string ample_text(const Counterfactual& ample) {
   if (need.allocated > 0)
     text += ": " + size_text(need.allocated) + " in use by PyTorch at the peak, " + size_text(need.reserved) +
             " held by its cache, " + size_text(need.outside) + " outside it";
-  return text + "\n" + cards_text(ample.rehearsal);
+  return text + "\n" + cards_text(ample.rehearsal, explanation);
 }
 
 std::string on_the_same_card_text(const Counterfactual& other) {
@@ -74,6 +88,12 @@ std::string on_the_same_card_text(const Counterfactual& other) {
       "  on the same card " + other.what + ": " + (survived ? "runs to its end" : fit_text(fit));
   if (!survived && fits(other)) text += ", peak " + size_text(need.peak) + " of " + size_text(need.capacity);
   return text + "\n";
+}
+
+// PyTorch holds its fraction against what its allocator has reserved.
+bool allows(const std::optional<OwnLimit>& fraction, uint64_t capacity, const Need& need) {
+  return !fraction ||
+         fraction->fraction() * static_cast<double>(capacity) >= static_cast<double>(need.reserved);
 }
 
 // What the program had in use at the peak of its fullest device, by kind.
@@ -150,6 +170,17 @@ void try_moving_to_host(const RunOptions& options, uint64_t beyond, Explanation*
   found->runs.push_back(std::move(*other));
 }
 
+// What every answer has to keep to.
+Explanation bounds_of(const Rehearsal& first) {
+  Explanation bounds;
+  bounds.refused_on = largest_need(first).capacity;
+  if (const auto diagnosis = diagnose(first)) {
+    bounds.only_delayed = diagnosis->cause == Cause::kLeak;
+    if (diagnosis->own_limit && diagnosis->own_limit->is_fraction) bounds.fraction = diagnosis->own_limit;
+  }
+  return bounds;
+}
+
 void try_changes(const RunOptions& options, const Rehearsal& ample, const Need& need, uint64_t capacity,
                  Explanation* found) {
   const AllocatorView view = fullest_view(ample);
@@ -164,16 +195,26 @@ void try_changes(const RunOptions& options, const Rehearsal& ample, const Need& 
 
 // The largest part of the need does not depend on the card, but which kernels are chosen and what the
 // libraries take do.
-CardsByMemory cards_by_memory(const Rehearsal& rehearsal) {
+CardsByMemory cards_by_memory(const Rehearsal& rehearsal, const Explanation& explanation) {
   const Need need = largest_need(rehearsal);
   CardsByMemory found;
   for (const cards::Card& card : usable_cards(rehearsal)) {
+    if (card.capacity_bytes <= explanation.refused_on) continue;
+    if (!allows(explanation.fraction, card.capacity_bytes, need)) continue;
     if (card.capacity_bytes >= need.peak)
       found.enough.emplace_back(card.id);
     else if (card.capacity_bytes >= need.allocated + need.outside)
       found.without_cache.emplace_back(card.id);
   }
   return found;
+}
+
+std::optional<double> fraction_enough(const Rehearsal& ample, const Explanation& explanation) {
+  const Need need = largest_need(ample);
+  if (!explanation.fraction || need.peak > explanation.fraction->capacity) return std::nullopt;
+  const double share =
+      static_cast<double>(need.reserved) / static_cast<double>(explanation.fraction->capacity);
+  return std::min(std::ceil(share * 100) / 100, 1.0);
 }
 
 bool is_ample(const Counterfactual& run) {
@@ -187,13 +228,17 @@ std::string listed(const std::vector<std::string>& names) {
 }
 
 Explanation find_what_fits(const RunOptions& given, const Rehearsal& first) {
-  Explanation found;
+  Explanation found = bounds_of(first);
+  const auto diagnosis = diagnose(first);
+  const bool has_limit = diagnosis && diagnosis->cause == Cause::kLimit;
+  if (has_limit && !found.fraction) return found;  // it holds on every card
   RunOptions options = given;
   if (first.with_all_masks) options.machine.masks = "none";  // as in the run that is explained
   Offer ample{kAmpleWhat, options};
   ample.options.machine.capacity = kAmple;
   if (auto shown = run(ample)) found.runs.push_back(std::move(*shown));
   if (found.runs.empty() || !fits(found.runs.front()) || !has_probe(first)) return found;
+  if (found.only_delayed || has_limit) return found;
   const Rehearsal with_ample = found.runs.front().rehearsal;
   const Need need = largest_need(with_ample);
   const uint64_t capacity = largest_need(first).capacity;
@@ -209,7 +254,7 @@ std::string explain(const Explanation& explanation) {
   if (explanation.runs.empty()) return "";
   std::string text = "what would have fitted (each line is a run)\n";
   for (const Counterfactual& other : explanation.runs)
-    text += is_ample(other) ? ample_text(other) : on_the_same_card_text(other);
+    text += is_ample(other) ? ample_text(other, explanation) : on_the_same_card_text(other);
   if (!explanation.remarks.empty()) text += "not run\n";
   for (const std::string& remark : explanation.remarks) text += "  " + remark + "\n";
   return text;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "allocator/request/verdict.h"
+#include "tools/spillway/rehearse/judge/diagnosis.h"
 #include "tools/spillway/rehearse/judge/places.h"
 #include "tools/spillway/rehearse/report/report_text.h"
 #include "tools/spillway/units.h"
@@ -81,6 +82,11 @@ std::string request_text(const Rehearsal& rehearsal, const FailureOf& found) {
   return text;
 }
 
+std::string diagnosis_text(const Diagnosis& diagnosis) {
+  const std::string advice = advice_of(diagnosis);
+  return "  " + line_of(diagnosis) + "\n" + (advice.empty() ? "" : "  " + advice + "\n");
+}
+
 std::string failed_requests_text(const Rehearsal& rehearsal) {
   const FailedRequests failed = failed_requests(rehearsal);
   if (failed.seen() == 0) return unsure_text(rehearsal);
@@ -88,7 +94,7 @@ std::string failed_requests_text(const Rehearsal& rehearsal) {
   std::string text = "\n" + count_text(failed.seen(), "request", "requests") + " failed" +
                      (fit == Fit::kWentOn ? ", and the program went on" : "") + "\n";
   if (const FailureOf found = deciding_failure(rehearsal); found.failure != nullptr)
-    text += "  " + request_text(rehearsal, found) + "\n  " + cause_of(found) + "\n";
+    text += "  " + request_text(rehearsal, found) + "\n" + diagnosis_text(*diagnose(rehearsal));
   text += refused_text(rehearsal);
   if (fit == Fit::kDoesNotFit) text += uncaught_text(rehearsal);
   return text + unsure_text(rehearsal);
@@ -185,7 +191,7 @@ std::string refused_line(const Rehearsal& rehearsal) {
 std::string memory_line(const Rehearsal& rehearsal) {
   const FailureOf found = deciding_failure(rehearsal);
   if (found.failure == nullptr) return refused_line(rehearsal);
-  return request_text(rehearsal, found) + ": " + cause_of(found);
+  return request_text(rehearsal, found) + ": " + line_of(*diagnose(rehearsal));
 }
 
 }  // namespace

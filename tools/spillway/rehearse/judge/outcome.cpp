@@ -4,7 +4,6 @@
 #include <charconv>
 #include <sstream>
 
-#include "allocator/request/verdict.h"
 #include "simulator/cards/fat_binary.h"
 
 namespace spillway::tools {
@@ -148,7 +147,7 @@ FailureOf deciding_failure(const Rehearsal& rehearsal) {
   return found;
 }
 
-std::string cause_of(const FailureOf& found) {
+Verdict verdict_of(const FailureOf& found) {
   const Failure& failure = *found.failure;
   const uint64_t capacity =
       std::max(capacity_of(*found.process, failure.device), failure.reserved + failure.device_free);
@@ -161,7 +160,7 @@ std::string cause_of(const FailureOf& found) {
   memory.reserved = failure.reserved;
   memory.context = outside;
   memory.free = difference(memory.limit, failure.reserved + outside);
-  return judge(memory, failure.requested, std::nullopt).text;
+  return judge(memory, failure.requested, std::nullopt);
 }
 
 uint64_t modelled_on(const CardView& card) {

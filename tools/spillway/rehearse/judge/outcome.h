@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/request/verdict.h"
 #include "simulator/cards/overheads.h"
 #include "tools/spillway/rehearse/judge/observation.h"
 #include "tools/spillway/rehearse/run/machine.h"
@@ -29,6 +30,7 @@ struct Ending {
 };
 
 class Workplace;
+struct HistoryFindings;
 
 struct Rehearsal {
   int exit_code = 0;   // the program's; 128 + the signal that ended it
@@ -38,7 +40,9 @@ struct Rehearsal {
   std::string card;                 // the kind of every card, "" where only a capacity was given
   std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
-  std::optional<Ending> with_all_masks;    // of the run that made this one a run with --masks none
+  std::optional<Ending> with_all_masks;  // of the run that made this one a run with --masks none
+  // Of the device that decided it, where the history of its events was kept and looked into (diagnosis.h).
+  std::shared_ptr<const HistoryFindings> findings;
   std::shared_ptr<const Workplace> place;  // keeps the files that `processes` name
   std::string log;  // the end of what the program printed, where it was kept from the terminal
 };
@@ -70,8 +74,9 @@ struct FailureOf {
 };
 FailureOf deciding_failure(const Rehearsal& rehearsal);
 
-// Why `failure` could not be served, in one line.
-std::string cause_of(const FailureOf& failure);
+// Why `failure` could not be served, by PyTorch's figures alone (diagnosis.h knows more of the one that
+// decided).
+Verdict verdict_of(const FailureOf& failure);
 
 // The most that any card of the program needed, and the room that its card had then.
 struct Need {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/page/page.h"
+#include "tools/spillway/rehearse/judge/diagnosis.h"
 #include "tools/spillway/rehearse/judge/failure_text.h"
-#include "tools/spillway/rehearse/report/history.h"
 #include "tools/spillway/rehearse/report/report_text.h"
 #include "tools/spillway/run/pages.h"
 #include "tools/spillway/units.h"
@@ -16,26 +16,6 @@ namespace spillway::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Shown {
-  const Observation* process = nullptr;
-  int device = 0;
-};
-
-// What the page shows: where the deciding request failed, else the process whose card was fullest.
-Shown shown_of(const Rehearsal& rehearsal) {
-  if (const FailureOf found = deciding_failure(rehearsal); found.failure != nullptr)
-    return {found.process, found.failure->device};
-  Shown shown;
-  uint64_t most = 0;
-  for (const Observation& process : rehearsal.processes)
-    for (const auto& [ordinal, device] : process.devices)
-      if (const uint64_t peak = need_of(device).peak; shown.process == nullptr || peak > most) {
-        shown = {&process, ordinal};
-        most = peak;
-      }
-  return shown;
-}
 
 const char* mood_of(Fit fit, bool conditional) {
   if (fit == Fit::kFits) return conditional ? "calm" : "good";
@@ -56,33 +36,30 @@ std::string summary_of(const Rehearsal& rehearsal) {
   return text + ".";
 }
 
-bool is_by_history(const HistoryFindings& found) {
-  return found.verdict.cause == Cause::kLeak || found.verdict.cause == Cause::kGrowth;
+std::string why(const Rehearsal& rehearsal) {
+  const auto diagnosis = diagnose(rehearsal);
+  if (!diagnosis) return summary_of(rehearsal);
+  const std::string advice = advice_of(*diagnosis);
+  return upper_first(diagnosis->text) + "." + (advice.empty() ? "" : " " + upper_first(advice) + ".");
 }
 
-// The text's own figures, but where the history knows more: what grew.
-std::string why(const Rehearsal& rehearsal, const HistoryFindings* found) {
-  const FailureOf failed = deciding_failure(rehearsal);
-  if (found == nullptr || !found->failure || failed.failure == nullptr) return summary_of(rehearsal);
-  return upper_first(is_by_history(*found) ? found->verdict.text : cause_of(failed)) + found->remark + ".";
-}
-
-Json verdict_of(const RunOptions& options, const Rehearsal& rehearsal, const HistoryFindings* found) {
+Json verdict_of(const RunOptions& options, const Rehearsal& rehearsal) {
   const std::string condition = fits_if(options, rehearsal);
+  const auto diagnosis = diagnose(rehearsal);
   std::string head = fit_text(decide(rehearsal));
   std::ranges::transform(head, head.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
   return {{"head", head},
           {"mood", mood_of(decide(rehearsal), !condition.empty())},
           {"condition", upper_first(condition)},
-          {"cause", found != nullptr && found->failure ? cause_name(found->verdict.cause) : ""},
-          {"text", why(rehearsal, found)}};
+          {"cause", diagnosis ? cause_name(diagnosis->cause) : ""},
+          {"text", why(rehearsal)}};
 }
 
 Json fact(const char* name, const std::string& value, const std::string& more = "") {
   return {name, value, more};
 }
 
-Json facts_of(const RunOptions& options, const Rehearsal& rehearsal, const Shown& shown) {
+Json facts_of(const RunOptions& options, const Rehearsal& rehearsal, const ShownDevice& shown) {
   Json facts = Json::array();
   facts.push_back(fact("on", machine_text(rehearsal), "a simulated card"));
   facts.push_back(
@@ -130,10 +107,15 @@ Json answer(const std::string& what, bool fits, const char* sure, const std::str
   return {{"what", what}, {"setting", ""}, {"fits", fits}, {"text", text}, {"sure", sure}};
 }
 
-void add_cards(const Rehearsal& ample, Json* answers) {
-  const CardsByMemory cards = cards_by_memory(ample);
-  answers->push_back(
-      answer("cards with enough memory", true, "by memory alone, not run", listed(cards.enough)));
+void add_cards(const Rehearsal& ample, const Explanation& explanation, Json* answers) {
+  if (explanation.only_delayed) return;
+  const CardsByMemory cards = cards_by_memory(ample, explanation);
+  const auto& fraction = explanation.fraction;
+  if (const auto enough = fraction_enough(ample, explanation))
+    answers->push_back(answer("the same card with " + fraction_call(*enough), true,
+                              "by memory alone, not run", "enough for all that it took"));
+  const std::string within = fraction ? "for " + fraction_call(fraction->fraction()) : "with enough memory";
+  answers->push_back(answer("cards " + within, true, "by memory alone, not run", listed(cards.enough)));
   if (!cards.without_cache.empty())
     answers->push_back(answer("cards for what is in use, but not for all of the cache", true,
                               "by memory alone, not run", listed(cards.without_cache)));
@@ -141,37 +123,29 @@ void add_cards(const Rehearsal& ample, Json* answers) {
 
 Json answers_of(const Rehearsal& rehearsal, const Explanation& explanation) {
   Json answers = Json::array();
-  if (decide(rehearsal) == Fit::kFits) add_cards(rehearsal, &answers);
+  if (decide(rehearsal) == Fit::kFits) add_cards(rehearsal, explanation, &answers);
   for (const Counterfactual& run : explanation.runs) {
     const Need need = largest_need(run.rehearsal);
     const Fit fit = decide(run.rehearsal);
     const bool ends = fit == Fit::kFits || (run.survives_failures && fit == Fit::kWentOn);
     answers.push_back(answer(is_ample(run) ? run.what : "the same card " + run.what, ends, "rehearsed",
                              ends ? "peak " + size_text(need.peak) : fit_text(fit)));
-    if (is_ample(run) && fit == Fit::kFits) add_cards(run.rehearsal, &answers);
+    if (is_ample(run) && fit == Fit::kFits) add_cards(run.rehearsal, explanation, &answers);
   }
   return answers;
-}
-
-MemoryHistory history_of(const Shown& shown) {
-  if (shown.process == nullptr || shown.process->history.empty()) return {};
-  return read_rehearsed_history(shown.process->history, shown.device).value_or(MemoryHistory());
 }
 
 }  // namespace
 
 std::string rehearsal_page_text(const RunOptions& options, const Rehearsal& rehearsal,
                                 const Explanation& explanation) {
-  const Shown shown = shown_of(rehearsal);
-  MemoryHistory history = history_of(shown);
-  history.of_spillway = options.allocator == "spillway";
+  const ShownDevice shown = shown_of(rehearsal);
+  const MemoryHistory history = history_of(options, rehearsal);
+  const HistoryFindings* findings = rehearsal.findings.get();
   const Need need = largest_need(rehearsal);
-  std::optional<uint64_t> capacity;
-  if (need.capacity > 0) capacity = need.capacity;
-  const auto findings = look_into(history, capacity);
   Counterfactuals fitted;
   if (findings && findings->failure) fitted = what_would_have_fitted(history, *findings);
-  Json part = {{"verdict", verdict_of(options, rehearsal, findings ? &*findings : nullptr)},
+  Json part = {{"verdict", verdict_of(options, rehearsal)},
                {"facts", facts_of(options, rehearsal, shown)},
                {"equation", findings && findings->failure ? Json() : equation_of(need)},
                {"cards", cards_of(rehearsal)},
@@ -187,7 +161,7 @@ std::string rehearsal_page_text(const RunOptions& options, const Rehearsal& rehe
 void leave_page_of_failure(const RunOptions& options, const Rehearsal& rehearsal,
                            const Explanation& explanation) {
   const Fit fit = decide(rehearsal);
-  const Shown shown = shown_of(rehearsal);
+  const ShownDevice shown = shown_of(rehearsal);
   if ((fit != Fit::kDoesNotFit && fit != Fit::kWentOn) || shown.process == nullptr) return;
   std::string trace = options.trace.empty() ? trace_in_current_folder() : options.trace;
   if (const size_t at = trace.find("%p"); options.trace.empty() && at != std::string::npos)

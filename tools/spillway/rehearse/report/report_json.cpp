@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/spillway/rehearse/judge/diagnosis.h"
 #include "tools/spillway/rehearse/judge/failure_text.h"
 #include "tools/spillway/rehearse/judge/places.h"
 #include "tools/spillway/rehearse/report/report_text.h"
@@ -86,7 +87,7 @@ Json json_of(const Observation& process, const Failure& failure) {
           {"device_free_bytes", failure.device_free},
           {"limit_bytes", failure.limit},
           {"step", failure.step},
-          {"cause", cause_of({&process, &failure})},
+          {"cause", verdict_of({&process, &failure}).text},
           {"place", place == process.places.end() ? Json(nullptr) : json_of(place->second)},
           {"held", json_of(failure.held, process.places)}};
 }
@@ -109,6 +110,46 @@ Json json_of(const Counterfactual& other) {
           {"peak_allocated_bytes", need.allocated},
           {"peak_reserved_bytes", need.reserved},
           {"outside_bytes", need.outside}};
+}
+
+Json json_of(const Holder& holder) {
+  return {{"where", holder.where},
+          {"caller", holder.caller},
+          {"bytes", holder.bytes},
+          {"blocks", holder.blocks},
+          {"bytes_per_step", holder.growth ? holder.growth->bytes_per_step : 0},
+          {"steps", holder.growth ? holder.growth->steps : 0}};
+}
+
+Json json_of(const OwnLimit& limit) {
+  return {{"bytes", limit.bytes == 0 ? Json() : Json(limit.bytes)},
+          {"fraction", limit.is_fraction ? Json(limit.fraction()) : Json()}};
+}
+
+// Of the request that decided, as the text and the page have it.
+Json cause_of(const Rehearsal& rehearsal) {
+  const auto diagnosis = diagnose(rehearsal);
+  if (!diagnosis) return {};
+  return {{"name", cause_name(diagnosis->cause)},
+          {"text", diagnosis->text},
+          {"advice", advice_of(*diagnosis)},
+          {"grows", diagnosis->grows ? json_of(*diagnosis->grows) : Json()},
+          {"own_limit", diagnosis->own_limit ? json_of(*diagnosis->own_limit) : Json()}};
+}
+
+// By memory alone; nothing where no run showed the need.
+Json cards_enough(const Explanation& explanation) {
+  for (const Counterfactual& run : explanation.runs)
+    if (is_ample(run) && !explanation.only_delayed && decide(run.rehearsal) == Fit::kFits)
+      return cards_by_memory(run.rehearsal, explanation).enough;
+  return {};
+}
+
+Json fraction_enough(const Explanation& explanation) {
+  for (const Counterfactual& run : explanation.runs)
+    if (is_ample(run) && decide(run.rehearsal) == Fit::kFits)
+      if (const auto enough = fraction_enough(run.rehearsal, explanation)) return *enough;
+  return {};
 }
 
 Json ending_of(const std::optional<Ending>& ending) {
@@ -185,6 +226,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"conditional", is_conditional(values_of(options, rehearsal), rehearsal)},
                      {"condition", fits_if(options, rehearsal)},
                      {"why", failure_line(rehearsal)},
+                     {"cause", cause_of(rehearsal)},
                      {"exit_code", exit_code_of(rehearsal)},
                      {"program_exit_code", rehearsal.exit_code},
                      {"stopped_by_signal", rehearsal.stopped_by},
@@ -205,6 +247,8 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"with_all_masks", ending_of(rehearsal.with_all_masks)},
                      {"uncomputed", uncomputed_of(rehearsal)},
                      {"further_runs", runs},
+                     {"cards_with_enough_memory", cards_enough(explanation)},
+                     {"fraction_enough", fraction_enough(explanation)},
                      {"remarks", explanation.remarks},
                      {"damaged", rehearsal.damaged}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
