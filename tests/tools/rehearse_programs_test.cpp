@@ -558,7 +558,7 @@ TEST_F(RehearsePrograms, AProgramThatLeavesWithoutAWordIsMeasured) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, ContainsRegex("GPU 0 .*192.00 MiB +832.00 MiB"));
   EXPECT_THAT(ran.out, Not(HasSubstr("no memory of a device was used")));
-  EXPECT_THAT(ran.out, ContainsRegex("note: process [0-9]+ (left no report|ended without a last word)"));
+  EXPECT_THAT(ran.out, ContainsRegex("process [0-9]+ (left no report|ended at once)"));
 }
 
 TEST_F(RehearsePrograms, WhatAnAbortedProgramHadOutsidePyTorchIsOfItsPeak) {

@@ -204,6 +204,26 @@ TEST(RehearseCards, ProcessesOnOneCardShareItsRoom) {
   EXPECT_THAT(text, HasSubstr("rank 2 GPU 1 (its cuda:0)"));
 }
 
+TEST(RehearseCards, OfAProcessThatWasStoppedTheFiguresAddUpAndSayOfWhenTheyAre) {
+  Rehearsal rehearsal;
+  rehearsal.processes = {on_card(0, 0, 6 * kGiB, 6 * kGiB)};
+  DeviceObservation& device = rehearsal.processes[0].devices[0];
+  device.allocator->peak_allocated = 4 * kGiB;
+  device.allocator->peak_reserved = 5 * kGiB - kGiB / 2;  // half a GiB before its end
+  device.card->allocator_at_peak = 5 * kGiB;
+  rehearsal.processes[0].complete = false;
+  rehearsal.stopped_by = 15;
+  rehearsal.exit_code = 143;
+  const Need need = largest_need(rehearsal);
+  EXPECT_EQ(need.reserved + need.outside, need.peak);
+  EXPECT_THAT(
+      report_text({}, rehearsal, {}),
+      HasSubstr("process 100 ended at once: allocated and the places are as of a second before its end "
+                "or less; reserved, outside PyTorch and the whole card are as of its end\n"));
+  rehearsal.processes[0].complete = true;
+  EXPECT_THAT(report_text({}, rehearsal, {}), ::testing::Not(HasSubstr("ended at once")));
+}
+
 TEST(RehearsePlaces, TheProbesOwnFramesAreNotTheProgram) {
   const Frame probe{"maybe_step", "spillway/_rehearsal.py", 115}, program{"main", "/home/user/train.py", 9};
   EXPECT_EQ(place_text({"", {{"_init_group", "/x/site-packages/torch/optim/adam.py", 178}, probe, program}}),

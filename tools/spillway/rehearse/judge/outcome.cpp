@@ -179,6 +179,8 @@ Need need_of(const DeviceObservation& device) {
   if (device.card) {
     need.peak = device.card->peak;
     need.capacity = device.card->capacity;
+    // A process that was stopped has its card's figures of its end, and PyTorch's of a little earlier.
+    if (device.allocator) need.reserved = std::max(need.reserved, device.card->allocator_at_peak);
     // An allocator that moves pages between segments may report them in both for a moment.
     if (need.peak > 0) need.reserved = std::min(need.reserved, need.peak);
   }

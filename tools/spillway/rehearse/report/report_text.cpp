@@ -109,6 +109,21 @@ std::string device_table(const Rehearsal& rehearsal, const std::vector<Shown>& d
   return table.text("");
 }
 
+bool lacks_its_end(const Observation& process) {
+  return process.has_probe && !process.complete;
+}
+
+// The probe writes once a second, the simulator at each change.
+std::string moments_text(const Rehearsal& rehearsal) {
+  std::string processes;
+  for (const Observation& process : rehearsal.processes)
+    if (lacks_its_end(process)) processes += (processes.empty() ? "" : ", ") + std::to_string(process.pid);
+  if (processes.empty()) return "";
+  return "  process " + processes +
+         " ended at once: allocated and the places are as of a second before its end or less; reserved, "
+         "outside PyTorch and the whole card are as of its end\n";
+}
+
 // What was charged under a label, by how certain the figure is.
 std::string parts_text(const Shown& shown) {
   if (!shown.device->card) return "";
@@ -191,9 +206,6 @@ std::string damage_text(const Rehearsal& rehearsal) {
                                        : std::to_string(process.unreported) + " processes") +
               " left no report: " + (process.unreported == 1 ? "its" : "their") +
               " memory is counted, its places are not known\n";
-    if (process.has_probe && !process.complete)
-      text += "note: process " + std::to_string(process.pid) +
-              " ended without a last word; its figures may lack its last second\n";
   }
   for (const std::string& one : rehearsal.damaged) text += "note: a result cannot be read: " + one + "\n";
   return text.empty() ? "" : "\n" + text;
@@ -341,7 +353,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
           "CUDA_VISIBLE_DEVICES)?\n";
     return text + damage_text(rehearsal);
   }
-  text += "\n" + device_table(rehearsal, devices) + card_bars_text(rehearsal);
+  text += "\n" + device_table(rehearsal, devices) + moments_text(rehearsal) + card_bars_text(rehearsal);
   const Shown* most = fullest(devices);
   text += parts_text(*most) + outside_text(*most);
   const std::optional<AllocatorView>& view = most->device->allocator;
