@@ -9,6 +9,7 @@
 
 #include "tests/tools/support.h"
 #include "tools/spillway/replay/counterfactuals.h"
+#include "tools/spillway/replay/rehearsed_stream.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/replay/requests.h"
 #include "tools/spillway/replay/torch/torch_settings.h"
@@ -157,6 +158,43 @@ TEST(StreamOfRequests, IsReadOrItsLineIsNamed) {
 }
 
 using ReplayCommand = CommandTest;
+
+TEST_F(ReplayCommand, ReadsTheStreamOfARehearsal) {
+  std::ofstream(folder() / "run.stream") << "spillway-stream 1\n"
+                                            "0 + 2097152\n"
+                                            "0 a 600 0 0\n"
+                                            "1 a 512 0 0\n"
+                                            "step 1\n"
+                                            "0 a 1000 1 4\n"
+                                            "0 f 1\n"
+                                            "0 ! 8388608 7\n"
+                                            "0 a 4096 0 1\n"
+                                            "0 f 3\n";
+  std::string error;
+  const auto read = read_rehearsed_stream(folder() / "run.stream", &error);
+  ASSERT_TRUE(read) << error;
+  EXPECT_EQ(read->device, 0);
+  EXPECT_EQ(read->requests.blocks, 3u) << "up to the request that failed";
+  EXPECT_EQ(read->requests.streams, 2u);
+  ASSERT_EQ(read->requests.requests.size(), 4u);
+  EXPECT_EQ(read->requests.requests.back().bytes, 8388608u);
+  EXPECT_THAT(read->requests.steps, ElementsAre(0u, 1u));
+  const Ran ran = run({"replay", "run.stream", "--capacity", "4MiB", "--json"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json["allocators"][0]["failure"]["bytes"], 8388608);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"report", "run.stream"}, {"diff", "run.stream", "run.stream"}}) {
+    const Ran refused = run(command);
+    EXPECT_EQ(refused.code, 3) << command[0];
+    EXPECT_THAT(refused.err, HasSubstr("is a text of requests, such as rehearse --trace writes"));
+  }
+  for (const char* wrong : {"0 a 600 0\n", "0 f 1\n", "0 x 1\n", "what\n", "0 a 0 0 0\n", "-1 a 5 0 0\n"}) {
+    std::ofstream(folder() / "run.stream") << "spillway-stream 1\n" << wrong;
+    EXPECT_FALSE(read_rehearsed_stream(folder() / "run.stream", &error)) << wrong;
+    EXPECT_THAT(error, HasSubstr("run.stream:2: "));
+  }
+}
 
 TEST_F(ReplayCommand, FailsWhereTheProgramDidAndFindsWhatWouldDo) {
   std::filesystem::copy_file(std::string(GOLDEN_FOLDER) + "/snapshot.pickle", folder() / "run.pickle");

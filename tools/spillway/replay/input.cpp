@@ -3,13 +3,14 @@
 #include <fstream>
 
 #include "tools/spillway/history/findings/findings.h"
+#include "tools/spillway/replay/rehearsed_stream.h"
 #include "tools/spillway/report/trace/read_history.h"
 
 namespace spillway::tools {
 namespace {
 
 std::string start_of(const std::string& path) {
-  std::string start(8, '\0');
+  std::string start(32, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<size_t>(file.gcount()));
@@ -58,6 +59,15 @@ std::optional<ReplayInput> read_replay_input(const std::string& path, std::strin
     ReplayInput input;
     input.kind = "Stream of requests";
     input.requests = std::move(*requests);
+    return input;
+  }
+  if (begins_as_rehearsed_stream(start)) {
+    auto read = read_rehearsed_stream(path, error);
+    if (!read) return std::nullopt;
+    ReplayInput input;
+    input.kind = "Stream of a rehearsal";
+    input.requests = std::move(read->requests);
+    input.device = read->device;
     return input;
   }
   auto history = read_history(path, error);

@@ -1,5 +1,5 @@
-// A file that can be replayed: a memory snapshot of PyTorch's, a trace of Spillway's, or a stream of
-// requests.
+// A file that can be replayed: a memory snapshot of PyTorch's, a trace of Spillway's, the stream of a
+// rehearsal, or a text of requests.
 //
 // Thread-safety: pure functions of the file. Ownership: plain values; the history keeps its texts. Errors:
 // `error` says what is wrong with the file. Units: bytes.

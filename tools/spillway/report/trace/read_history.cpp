@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "tools/spillway/replay/rehearsed_stream.h"
 #include "tools/spillway/report/trace/trace_history.h"
 #include "tools/spillway/rmm/line.h"
 #include "tools/spillway/rmm/log.h"
@@ -18,11 +19,13 @@ HistoryFile history_file(const std::string& path) {
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<size_t>(file.gcount()));
   if (begins_as_pickle(start)) return HistoryFile::kSnapshot;
+  if (begins_as_stream(start) || begins_as_rehearsed_stream(start)) return HistoryFile::kRequests;
   return begins_as_rmm_log(start) ? HistoryFile::kRmmLog : HistoryFile::kTrace;
 }
 
 const char* history_file_name(HistoryFile file) {
-  static constexpr const char* kNames[] = {"Spillway trace", "PyTorch memory snapshot", "CSV log of RMM's"};
+  static constexpr const char* kNames[] = {"Spillway trace", "PyTorch memory snapshot", "CSV log of RMM's",
+                                           "Text of requests"};
   return kNames[static_cast<size_t>(file)];
 }
 
@@ -32,6 +35,11 @@ std::optional<MemoryHistory> read_history(const std::string& path, std::string* 
       return read_snapshot(path, error);
     case HistoryFile::kRmmLog:
       return read_rmm_log(path, error);
+    case HistoryFile::kRequests:
+      *error = path +
+               ": is a text of requests, such as rehearse --trace writes, without places and times: spillway "
+               "replay reads it, and with --out makes a snapshot of it that report and diff read";
+      return std::nullopt;
     case HistoryFile::kTrace:
       break;
   }

@@ -1,5 +1,5 @@
 // A history of memory from whatever file tells one: a memory snapshot of PyTorch's, a log of RMM's, or a
-// trace of Spillway's. What a file is shows in how it begins.
+// trace of Spillway's. What a file is shows in how it begins. A text of requests tells none.
 //
 // Thread-safety: pure function of the file. Ownership: the history keeps its texts. Errors: `error` says what
 // is wrong with the file.
@@ -11,7 +11,7 @@
 
 namespace spillway::tools {
 
-enum class HistoryFile : uint8_t { kTrace, kSnapshot, kRmmLog };
+enum class HistoryFile : uint8_t { kTrace, kSnapshot, kRmmLog, kRequests };
 
 // A file that is none of them counts as a trace, whose reader says what is wrong with it.
 HistoryFile history_file(const std::string& path);
