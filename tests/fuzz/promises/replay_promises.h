@@ -1,6 +1,6 @@
 // What must be true of any requests, and of replaying them.
 #pragma once
-#include "tools/spillway/replay/input.h"
+#include "tools/spillway/replay/input/input.h"
 #include "tools/spillway/replay/replay.h"
 
 namespace spillway::fuzz {

@@ -9,9 +9,9 @@
 
 #include "tests/tools/support.h"
 #include "tools/spillway/replay/counterfactuals.h"
-#include "tools/spillway/replay/rehearsed_stream.h"
+#include "tools/spillway/replay/input/rehearsed_stream.h"
+#include "tools/spillway/replay/input/requests.h"
 #include "tools/spillway/replay/replay.h"
-#include "tools/spillway/replay/requests.h"
 #include "tools/spillway/replay/torch/torch_settings.h"
 
 namespace spillway::tools {

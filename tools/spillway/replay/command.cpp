@@ -6,7 +6,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/rehearse/report/output.h"
-#include "tools/spillway/replay/input.h"
+#include "tools/spillway/replay/input/input.h"
 #include "tools/spillway/replay/output.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/report/text/table.h"

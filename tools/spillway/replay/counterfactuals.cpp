@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tools/spillway/history/moment.h"
-#include "tools/spillway/replay/input.h"
+#include "tools/spillway/replay/input/input.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/units.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include "tools/spillway/replay/input.h"
+#include "tools/spillway/replay/input/input.h"
 #include "tools/spillway/replay/replay.h"
 
 namespace spillway::tools {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/spillway/history/history.h"
-#include "tools/spillway/replay/requests.h"
+#include "tools/spillway/replay/input/requests.h"
 #include "tools/spillway/report/address_ranges.h"
 
 namespace spillway::tools {

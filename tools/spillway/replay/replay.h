@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/spillway/replay/requests.h"
+#include "tools/spillway/replay/input/requests.h"
 #include "tools/spillway/replay/torch/torch_settings.h"
 
 namespace spillway::tools {

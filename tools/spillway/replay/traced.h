@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tools/spillway/history/history.h"
-#include "tools/spillway/replay/requests.h"
+#include "tools/spillway/replay/input/requests.h"
 
 namespace spillway::trace {
 class Trace;

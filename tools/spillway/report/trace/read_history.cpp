@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "tools/spillway/replay/rehearsed_stream.h"
+#include "tools/spillway/replay/input/rehearsed_stream.h"
 #include "tools/spillway/report/trace/trace_history.h"
 #include "tools/spillway/rmm/line.h"
 #include "tools/spillway/rmm/log.h"

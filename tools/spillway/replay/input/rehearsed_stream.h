@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/spillway/replay/requests.h"
+#include "tools/spillway/replay/input/requests.h"
 
 namespace spillway::tools {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tools/spillway/history/history.h"
-#include "tools/spillway/replay/requests.h"
+#include "tools/spillway/replay/input/requests.h"
 #include "tools/spillway/replay/torch/torch_settings.h"
 
 namespace spillway::tools {

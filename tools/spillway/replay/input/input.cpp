@@ -1,9 +1,9 @@
-#include "tools/spillway/replay/input.h"
+#include "tools/spillway/replay/input/input.h"
 
 #include <fstream>
 
 #include "tools/spillway/history/findings/findings.h"
-#include "tools/spillway/replay/rehearsed_stream.h"
+#include "tools/spillway/replay/input/rehearsed_stream.h"
 #include "tools/spillway/report/trace/read_history.h"
 
 namespace spillway::tools {

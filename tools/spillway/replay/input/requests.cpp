@@ -1,4 +1,4 @@
-#include "tools/spillway/replay/requests.h"
+#include "tools/spillway/replay/input/requests.h"
 
 #include <algorithm>
 #include <cerrno>

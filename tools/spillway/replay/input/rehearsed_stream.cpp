@@ -1,4 +1,4 @@
-#include "tools/spillway/replay/rehearsed_stream.h"
+#include "tools/spillway/replay/input/rehearsed_stream.h"
 
 #include <algorithm>
 #include <array>
