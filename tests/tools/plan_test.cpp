@@ -58,6 +58,20 @@ TEST(Gpus, ProductsAreAsFastAsThePrecisionHasThem) {
   EXPECT_NEAR(tflops("t4-16gb", trainer::Precision::kTf32), 8.1, 0.1) << "it has no such products";
 }
 
+TEST(Gpus, ACardWithoutAPrecisionSaysSoAndIsNoFasterForIt) {
+  using enum trainer::Precision;
+  const Gpu t4 = gpu_of("t4"), v100 = gpu_of("v100-16gb"), l4 = gpu_of("l4-24gb");
+  for (const trainer::Precision precision : {kBf16, kBf16Mixed, kInt8}) {
+    EXPECT_NEAR(machine_of(t4, 1, precision).flops, 8.1e12 * kAchievedOperations, 1e11);
+    EXPECT_THAT(note_on(t4, precision), HasSubstr("no tensor cores for bfloat16"));
+    EXPECT_EQ(note_on(l4, precision), "");
+    EXPECT_EQ(note_on(gpu_of("24GiB"), precision), "");
+  }
+  EXPECT_NEAR(machine_of(t4, 1, kFp16Mixed).flops, 65e12 * kAchievedOperations, 1e11);
+  EXPECT_EQ(note_on(t4, kFp16Mixed), "");
+  EXPECT_THAT(note_on(v100, kFloat32), HasSubstr("cannot run there"));
+}
+
 TEST(Gpus, WhatIsNoneIsRefusedWithTheNearest) {
   EXPECT_THAT(refusal_of("a100"), HasSubstr("may be a100-40gb a100-80gb"));
   EXPECT_THAT(refusal_of("rtx4091-24gb"), HasSubstr("Did you mean 'rtx4090-24gb'?"));

@@ -11,6 +11,7 @@
 namespace spillway::tools {
 namespace {
 
+constexpr int kOldestKernels = 75;  // CUDA 13 compiles for Turing and later
 constexpr double kTera = 1e12, kGiga = 1e9;
 
 uint64_t outside_of(const cards::Card& card) {
@@ -34,6 +35,8 @@ Gpu simulated(const char* id, double tf32, double half) {
   gpu.tf32 = tf32 * kTera, gpu.half = half * kTera;
   const cards::Card* card = cards::find_card(id);
   if (card == nullptr) return gpu;
+  gpu.bf16 = card->major >= 8 ? gpu.half : 0;  // Ampere was the first with bfloat16
+  gpu.has_kernels = card->major * 10 + card->minor >= kOldestKernels;
   gpu.name = card->name;
   gpu.capacity_bytes = card->capacity_bytes;
   gpu.outside_bytes = outside_of(*card);
@@ -64,6 +67,7 @@ Gpu of_sheet(const Sheet& sheet) {
           .fp32 = sheet.fp32 * kTera,
           .tf32 = sheet.tf32 * kTera,
           .half = sheet.half * kTera,
+          .bf16 = sheet.half * kTera,
           .memory = sheet.memory * kGiga,
           .host = sheet.host * kGiga,
           .peer = sheet.host * kGiga,
@@ -100,6 +104,7 @@ Gpu of_size(uint64_t bytes) {
           .fp32 = usual.flops / kAchievedOperations,
           .tf32 = 0,
           .half = 0,
+          .bf16 = 0,
           .memory = usual.memory_bytes_per_second / kAchievedMemory,
           .host = usual.host_bytes_per_second,
           .peer = usual.peer_bytes_per_second,
@@ -107,10 +112,19 @@ Gpu of_size(uint64_t bytes) {
 }
 
 double operations_of(const Gpu& gpu, trainer::Precision precision) {
-  const bool is_fp32 = precision == trainer::Precision::kFloat32,
-             is_tf32 = precision == trainer::Precision::kTf32;
-  const double operations = is_fp32 ? gpu.fp32 : is_tf32 ? gpu.tf32 : gpu.half;
-  return operations > 0 ? operations : gpu.fp32;
+  switch (precision) {
+    case trainer::Precision::kFloat32:
+      return gpu.fp32;
+    case trainer::Precision::kTf32:
+      return gpu.tf32;
+    case trainer::Precision::kFp16Mixed:
+      return gpu.half;
+    case trainer::Precision::kBf16Mixed:
+    case trainer::Precision::kBf16:
+    case trainer::Precision::kInt8:  // its products are of bfloat16
+      return gpu.bf16;
+  }
+  return 0;
 }
 
 std::string unknown_gpu(const std::string& text, const std::vector<const Gpu*>& several) {
@@ -150,10 +164,21 @@ std::optional<Gpu> find_gpu(const std::string& text, std::string* error) {
   return std::nullopt;
 }
 
+std::string note_on(const Gpu& gpu, trainer::Precision precision) {
+  if (!gpu.has_kernels)
+    return "cannot run there with PyTorch for CUDA 13, which has no kernels for cards older than Turing";
+  // Of a size alone nothing is known.
+  if (operations_of(gpu, precision) > 0 || gpu.half == 0) return "";
+  const char* type = precision == trainer::Precision::kTf32 ? "TF32" : "bfloat16";
+  return std::string("it has no tensor cores for ") + type + ": " + trainer::name_of(precision) +
+         " products take at least as long as those of fp32";
+}
+
 trainer::Machine machine_of(const Gpu& gpu, uint32_t count, trainer::Precision precision) {
+  const double operations = operations_of(gpu, precision);
   return {.devices = count,
           .workspace_bytes = gpu.workspace_bytes,
-          .flops = operations_of(gpu, precision) * kAchievedOperations,
+          .flops = (operations > 0 ? operations : gpu.fp32) * kAchievedOperations,
           .host_bytes_per_second = gpu.host,
           .peer_bytes_per_second = gpu.peer,
           .memory_bytes_per_second = gpu.memory * kAchievedMemory,

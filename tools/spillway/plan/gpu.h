@@ -18,8 +18,9 @@ inline constexpr double kAchievedOperations = 0.75, kAchievedMemory = 0.85;
 struct Gpu {
   std::string id, name;
   uint64_t capacity_bytes = 0;
-  uint64_t outside_bytes = 0;  // the context's, and cuBLAS's
-  double fp32 = 0, tf32 = 0, half = 0;
+  uint64_t outside_bytes = 0;                     // the context's, and cuBLAS's
+  double fp32 = 0, tf32 = 0, half = 0, bf16 = 0;  // 0: it has no products of that type
+  bool has_kernels = true;                        // in PyTorch's builds for CUDA 13
   double memory = 0, host = 0, peer = 0;
   uint64_t workspace_bytes = 0;  // that PyTorch gives cuBLAS
 };
@@ -33,6 +34,8 @@ const std::vector<Gpu>& gpus();
 // may use, as run.limit has it, of a card with the rates of the trainer's defaults.
 std::optional<Gpu> find_gpu(const std::string& text, std::string* error);
 
+// What keeps a training of that precision from the card, or from its speed; "" where nothing does.
+std::string note_on(const Gpu& gpu, trainer::Precision precision);
 // A card without products of a precision computes them in 32-bit floats.
 trainer::Machine machine_of(const Gpu& gpu, uint32_t count, trainer::Precision precision);
 

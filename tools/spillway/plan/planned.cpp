@@ -85,6 +85,15 @@ std::string gpu_text(const PlanReport& report) {
                  machine.memory_bytes_per_second / 1e9, machine.host_bytes_per_second / 1e9);
 }
 
+std::string note_of(const PlanReport& report) {
+  return note_on(report.gpu, report.workload.shape.numerics.precision);
+}
+
+std::string note_line(const PlanReport& report) {
+  const std::string note = note_of(report);
+  return note.empty() ? "" : report.gpu.id + ": " + note + "\n";
+}
+
 Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
   const trainer::Shape& shape = report.workload.shape;
   const bool is_best = report.planned.best && candidate.plan == report.planned.best->plan;
@@ -158,7 +167,7 @@ PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& cand
 std::string planned_text(const PlanReport& report, size_t rows) {
   using enum Align;
   const std::vector<trainer::Candidate>& all = report.planned.alternatives;
-  std::string text = workload_text(report.workload) + "\n" + gpu_text(report) + "\n" +
+  std::string text = workload_text(report.workload) + "\n" + gpu_text(report) + "\n" + note_line(report) +
                      ranks_text(report.workload, report.machine.rank_links) + "\n";
   Table table({kLeft, kRight, kLeft, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
   table.add({"", "micro-batch", "recompute", "head", "optimizer", "GPUs", "each GPU", "host", "tokens/s",
@@ -188,7 +197,9 @@ std::string cards_text(const std::vector<PlanReport>& reports) {
     row[0] = report.gpu.id;
     table.add(std::move(row));
   }
-  return workload_text(reports.front().workload) + "\n\n" + table.text("") + margin_text();
+  std::string notes;
+  for (const PlanReport& report : reports) notes += note_line(report);
+  return workload_text(reports.front().workload) + "\n\n" + table.text("") + notes + margin_text();
 }
 
 std::string planned_json(const PlanReport& report) {
@@ -204,6 +215,7 @@ std::string planned_json(const PlanReport& report) {
       {"stages", report.staged ? stages_json(*report.staged) : PlanJson::array()},
       {"zero", report.workload.shape.zero},
       {"gpu", report.gpu.id},
+      {"note", note_of(report)},
       {"gpus", machine.devices},
       {"usable_bytes", machine.device_bytes},
       {"operations_per_second", machine.flops},
