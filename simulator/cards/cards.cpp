@@ -64,8 +64,16 @@ std::span<const Card> cards() {
 const Card* find_card(std::string_view id) {
   const std::string wanted = plain(id);
   for (const Card& card : kCards)
-    if (plain(card.id) == wanted) return &card;
-  return nullptr;
+    if (plain(card.id) == wanted || plain(card.name) == wanted) return &card;
+  const Card* only = nullptr;
+  for (const Card& card : kCards) {
+    const bool is_part = wanted.size() > 1 && (plain(card.id).find(wanted) != std::string::npos ||
+                                               plain(card.name).find(wanted) != std::string::npos);
+    if (!is_part) continue;
+    if (only != nullptr) return nullptr;
+    only = &card;
+  }
+  return only;
 }
 
 const Card* nearest_card(std::string_view id) {

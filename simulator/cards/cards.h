@@ -37,7 +37,7 @@ struct Card {
 
 std::span<const Card> cards();
 // Upper and lower case are one, and dashes, blanks and underscores may be left out: "A100 40GB" is
-// "a100-40gb".
+// "a100-40gb". A part that is no other card's is enough, of the id or of the name: "t4", "4090".
 const Card* find_card(std::string_view id);
 // The card whose name is nearest, or whose begins so; null where none is near.
 const Card* nearest_card(std::string_view id);

@@ -206,7 +206,9 @@ TEST_F(EstimateCommand, AnswersWrongUsage) {
   refused({"no_model"}, "config.json", 3);
   refused({"broken.json"}, "broken.json", 3);
   refused({"broken.toml"}, "line 1", 3);
-  refused({"windowed"}, "\"mistral\"", 3);
+  refused({"windowed"}, "'sliding_window' must be null for a mistral", 3);
+  refused({"mistral-7b"}, "Did you mean 'mistral-7b-v0.3'?", 2);
+  refused({"meta-llama/Meta-Llama-3-8B"}, "Did you mean 'llama-3-8b'?", 2);
   refused({"gpt2", "--svg", "none/picture.svg"}, "cannot be written", 4);
 }
 

@@ -69,7 +69,7 @@ TEST_F(RehearseRuns, WhatIsWrongOnTheCommandLineIsSaidInItsOwnWords) {
        "rehearse: --gpu: it takes one value, and is given once. See 'spillway rehearse --help'");
   says({"check", "--steps", "0", "--", "true"}, "check: --steps: ");
   says({"rehearse", "--gpu", "a100", "--", "true"}, "did you mean 'a100-40gb'?");
-  says({"rehearse", "--gpu", "4090", "--", "true"}, "did you mean 'rtx4090-24gb'?");
+  says({"rehearse", "--gpu", "4091-24gb", "--", "true"}, "did you mean 'rtx4090-24gb'?");
   says({"rehearse", "--gpu", "mainframe", "--", "true"},
        "'mainframe' is no card of the table. There are t4-16gb");
   says({"rehearse", "--compare", "t4-16gb", "--capacity", "8GiB", "--", "true"}, "--compare names the cards");

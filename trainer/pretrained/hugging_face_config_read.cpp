@@ -24,7 +24,8 @@ constexpr std::pair<const char*, Activation> kActivations[] = {
 // Reads the keys of one file; the first error ends it.
 class ConfigKeys {
  public:
-  ConfigKeys(const nlohmann::json& object, uint32_t context) : keys_(object), context_(context) {}
+  ConfigKeys(const nlohmann::json& object, uint32_t context)
+      : object_(object), keys_(object), context_(context) {}
 
   std::string read(Architecture* model) {
     read_family(model);
@@ -40,10 +41,13 @@ class ConfigKeys {
     std::string type;
     keys_.text("model_type", &type);
     const auto family = family_of(type);
-    if (family)
+    if (type == "mistral")
+      read_mistral(model);
+    else if (family)
       model->family = *family;
     else if (keys_.find("model_type"))
-      keys_.fail("'model_type' is \"" + type + "\": only \"gpt2\", \"llama\" and \"t5\" are supported");
+      keys_.fail("'model_type' is \"" + type +
+                 "\": only \"gpt2\", \"llama\", \"mistral\" and \"t5\" are supported");
     else
       keys_.fail("'model_type' is missing: \"gpt2\", \"llama\" or \"t5\"");
     if (keys_.find("quantization_config"))
@@ -51,6 +55,16 @@ class ConfigKeys {
           "'quantization_config' is there, but quantized weights cannot be trained: choose the model "
           "that was not quantized");
     keys_.require("vocab_size", &model->vocabulary, 1, kMostVocabulary);
+  }
+
+  // A llama, where each token may look at all before it. What is not given has other defaults than a llama's.
+  void read_mistral(Architecture* model) {
+    model->family = Family::kLlama;
+    const auto window = object_.find("sliding_window");
+    if (window == object_.end() || !window->is_null())
+      keys_.fail("'sliding_window' must be null for a mistral: attention within a window is not supported");
+    for (const char* key : {"num_key_value_heads", "max_position_embeddings"})
+      if (!keys_.find(key)) keys_.fail("'" + std::string(key) + "' is missing");
   }
 
   void read_gpt2(Architecture* model) {
@@ -230,6 +244,7 @@ class ConfigKeys {
     return Activation::kGelu;
   }
 
+  const nlohmann::json& object_;
   JsonKeys keys_;
   const uint32_t context_;
 };

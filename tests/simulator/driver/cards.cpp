@@ -45,10 +45,13 @@ TEST(Cards, a_name_may_be_written_in_several_ways) {
   EXPECT_EQ(cards::find_card("A100 40GB"), card);
   EXPECT_EQ(cards::find_card("a10040gb"), card);
   EXPECT_EQ(cards::find_card("a100"), nullptr);
+  for (const char* part : {"t4", "T4-16", "4090", "NVIDIA GeForce RTX 4090", "l40s"})
+    EXPECT_NE(cards::find_card(part), nullptr) << part;
+  EXPECT_EQ(cards::find_card("4"), nullptr);
   EXPECT_EQ(cards::find_card(""), nullptr);
   ASSERT_TRUE(cards::nearest_card("h100-80g"));
   EXPECT_EQ(cards::nearest_card("h100-80g")->id, "h100-80gb");
-  EXPECT_THAT(cards::unknown_card("rtx4090"), HasSubstr("did you mean 'rtx4090-24gb'"));
+  EXPECT_THAT(cards::unknown_card("rtx4091-24gb"), HasSubstr("did you mean 'rtx4090-24gb'"));
   EXPECT_FALSE(cards::nearest_card(std::string(100000, 'x')));
 }
 

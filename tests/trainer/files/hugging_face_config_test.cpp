@@ -104,6 +104,17 @@ TEST_F(HuggingFaceConfig, ReadsLlama) {
   EXPECT_EQ(read(without(kLlama, {"rms_norm_eps"})).norm_epsilon, 1e-6);
 }
 
+TEST_F(HuggingFaceConfig, AMistralWithoutAWindowIsALlama) {
+  const json mistral = with(kLlama, {{"model_type", "mistral"}});
+  json open = mistral;
+  open["sliding_window"] = nullptr;
+  EXPECT_EQ(read(open), read(kLlama));
+  for (const json& refused : {mistral, with(mistral, {{"sliding_window", 4096}})})
+    EXPECT_THAT(error_of_text(refused.dump()), HasSubstr("'sliding_window' must be null for a mistral"));
+  open.erase("num_key_value_heads");
+  EXPECT_THAT(error_of_text(open.dump()), HasSubstr("'num_key_value_heads' is missing"));
+}
+
 TEST_F(HuggingFaceConfig, ReadsT5) {
   Architecture expected = Architecture::usual(Family::kT5, 2, 32, 4, 512);
   expected.decoder_layers = 3, expected.hidden = 96, expected.vocabulary = 400;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+#include <utility>
 
 namespace spillway::tools {
 namespace {
@@ -66,6 +68,20 @@ const std::vector<KnownModel>& known_models() {
   return models;
 }
 
+// "meta-llama/Meta-Llama-3-8B" → {"meta", "llama", "3", "8b"}.
+std::set<std::string> words_of(const std::string& name) {
+  std::set<std::string> words;
+  std::string word;
+  for (const unsigned char c : name.substr(name.find('/') + 1) + "-") {
+    if (std::isalnum(c) || c == '.') {
+      word += char(std::tolower(c));
+    } else if (!word.empty()) {
+      words.insert(std::exchange(word, {}));
+    }
+  }
+  return words;
+}
+
 }  // namespace
 
 std::optional<trainer::Architecture> known_model(const std::string& name) {
@@ -74,6 +90,18 @@ std::optional<trainer::Architecture> known_model(const std::string& name) {
   for (const KnownModel& known : known_models())
     if (wanted == known.name) return known.model;
   return std::nullopt;
+}
+
+std::vector<std::string> models_named_like(const std::string& name) {
+  const std::set<std::string> wanted = words_of(name);
+  std::vector<std::string> names;
+  if (wanted.empty()) return names;
+  for (const KnownModel& known : known_models()) {
+    const std::set<std::string> words = words_of(known.name);
+    if (std::ranges::includes(words, wanted) || std::ranges::includes(wanted, words))
+      names.emplace_back(known.name);
+  }
+  return names;
 }
 
 std::vector<std::string> known_model_names() {

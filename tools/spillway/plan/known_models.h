@@ -13,5 +13,9 @@ namespace spillway::tools {
 // Upper and lower case are one: "gpt2-xl", "Llama-3-8B".
 std::optional<trainer::Architecture> known_model(const std::string& name);
 std::vector<std::string> known_model_names();
+// The names that `name` may stand for: all of its words are theirs, or all of theirs are its. Whose model it
+// is
+// ("meta-llama/") does not count.
+std::vector<std::string> models_named_like(const std::string& name);
 
 }  // namespace spillway::tools

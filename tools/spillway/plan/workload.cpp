@@ -25,12 +25,21 @@ bool fail_with(int exit_code, std::string text, int* code, std::string* error) {
   return false;
 }
 
+std::string near_names(const std::string& model) {
+  std::string text = did_you_mean(model, known_model_names());
+  if (!text.empty()) return text;
+  const std::vector<std::string> alike = models_named_like(model);
+  if (alike.empty()) return "";
+  for (const std::string& name : alike) text += (text.empty() ? " Did you mean '" : " or '") + name + "'";
+  return text + "?";
+}
+
 // The longest context of a GPT-2 is its table of positions; others may be given less than their own.
 bool read_known(const WorkloadOptions& options, Workload* workload, int* code, std::string* error) {
   const auto model = known_model(options.model);
   if (!model) {
     std::string text = "'" + options.model + "' is no file or folder, and no model that is known by name." +
-                       did_you_mean(options.model, known_model_names()) + " Known are";
+                       near_names(options.model) + " Known are";
     for (const std::string& name : known_model_names()) text += " " + name;
     return fail_with(kUsageError, text, code, error);
   }
