@@ -7,6 +7,7 @@ namespace spillway::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using trace::Term;
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -85,6 +86,18 @@ TEST(Verdict, PyTorchsOwnFailureFollowsItsEquation) {
   lost.library = "libnccl.so.2";
   lost.outcome = trace::Outcome::kGiveUp;
   EXPECT_EQ(judge(lost).cause, Cause::kAnotherLibrary);
+}
+
+TEST(Verdict, OfAShortRunOfPyTorchsItIsNotKnownWhetherItsUseGrows) {
+  Incident incident = failure(1000, 60, {{Term::kLive, 900}, {Term::kCached, 100}});
+  incident.library = "libc10_cuda.so";
+  incident.outcome = trace::Outcome::kGiveUp;
+  EXPECT_THAT(judge(incident).text, HasSubstr("ran too shortly to see whether"));
+  for (uint64_t i = 0; i < 20; ++i) incident.course.push_back({i, (800 + i % 2 * 100) * kMiB});
+  EXPECT_THAT(judge(incident).text, Not(HasSubstr("ran too shortly")));
+  incident.course.clear();
+  incident.library.clear();
+  EXPECT_THAT(judge(incident).text, Not(HasSubstr("ran too shortly"))) << "Spillway's own has a history";
 }
 
 TEST(Verdict, FollowsTheEquation) {

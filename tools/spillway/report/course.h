@@ -10,6 +10,9 @@
 
 namespace spillway::tools {
 
+// Whether it was looked at often enough to tell.
+bool can_show_a_rise(const std::vector<CoursePoint>& course);
+
 struct SteadyRise {
   uint64_t from_bytes = 0, to_bytes = 0, span_ns = 0;
 };

@@ -132,7 +132,14 @@ Verdict judge(const Incident& incident) {
   Verdict verdict = spillway::judge(memory, request, incident.term(Term::kLargestExtent));
   if (verdict.cause == Cause::kOtherProcesses) verdict.text += with_neighbours(incident);
   const bool of_size = verdict.cause == Cause::kCapacity || verdict.cause == Cause::kFragmentation;
-  return (of_size ? by_course(incident, request) : std::nullopt).value_or(verdict);
+  if (!of_size) return verdict;
+  if (const auto grown = by_course(incident, request)) return *grown;
+  // Of Spillway's own allocator the history of blocks tells it.
+  if (is_pytorchs_allocator(incident.library) && !can_show_a_rise(incident.course))
+    verdict.text +=
+        "; the program ran too shortly to see whether what it has in use grows: spillway run --mode replace "
+        "tells";
+  return verdict;
 }
 
 }  // namespace spillway::tools
