@@ -97,6 +97,16 @@ TEST(RehearseOutcome, NotForLackOfMemoryIsNeverSaidWhenTheCardRefusedAnything) {
   EXPECT_THAT(report_text({}, ended(7, refused(2, {}, 1, 1)), {}), HasSubstr("after 1 failed request"));
 }
 
+TEST(RehearseOutcome, WhereOneOfSeveralFailedRequestsIsShownTheOthersAreCounted) {
+  const auto text_of = [](uint64_t failures) {
+    Observation process = refused(failures, {}, 0, failures);
+    process.failures.emplace_back().requested = 64 << 20;
+    return report_text({}, ended(0, process), {});
+  };
+  EXPECT_THAT(text_of(3), ContainsRegex("asked 64.00 MiB on GPU 0.* \\(2 more are in --json\\)"));
+  EXPECT_THAT(text_of(1), Not(HasSubstr("more are in")));
+}
+
 TEST(RehearseOutcome, OnlyAFailureThatEndedTheProgramIsThat) {
   EXPECT_EQ(decide(ended(7, refused(2, {}, 1, 1))), Fit::kProgramFailed) << "sys.exit(7), later";
   EXPECT_EQ(decide(ended(137, refused(2, {}, 1, 1))), Fit::kProgramFailed)

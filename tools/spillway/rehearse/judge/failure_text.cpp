@@ -87,6 +87,10 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
   return "  " + line_of(diagnosis) + "\n" + (advice.empty() ? "" : "  " + advice + "\n");
 }
 
+std::string others_text(const FailedRequests& failed) {
+  return failed.allocator < 2 ? "" : " (" + std::to_string(failed.allocator - 1) + " more are in --json)";
+}
+
 std::string failed_requests_text(const Rehearsal& rehearsal) {
   const FailedRequests failed = failed_requests(rehearsal);
   if (failed.seen() == 0) return unsure_text(rehearsal);
@@ -94,7 +98,8 @@ std::string failed_requests_text(const Rehearsal& rehearsal) {
   std::string text = "\n" + count_text(failed.seen(), "request", "requests") + " failed" +
                      (fit == Fit::kWentOn ? ", and the program went on" : "") + "\n";
   if (const FailureOf found = deciding_failure(rehearsal); found.failure != nullptr)
-    text += "  " + request_text(rehearsal, found) + "\n" + diagnosis_text(*diagnose(rehearsal));
+    text += "  " + request_text(rehearsal, found) + others_text(failed) + "\n" +
+            diagnosis_text(*diagnose(rehearsal));
   text += refused_text(rehearsal);
   if (fit == Fit::kDoesNotFit) text += uncaught_text(rehearsal);
   return text + unsure_text(rehearsal);
