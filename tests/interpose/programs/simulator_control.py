@@ -55,7 +55,7 @@ class Budget(ctypes.Structure):
 
 class Core(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("others", ctypes.c_void_p * 12),
-                ("check_invariants", ctypes.CFUNCTYPE(ctypes.c_int)), ("more", ctypes.c_void_p * 14),
+                ("check_invariants", ctypes.CFUNCTYPE(ctypes.c_int)), ("more", ctypes.c_void_p * 15),
                 ("budget", ctypes.CFUNCTYPE(ctypes.POINTER(Budget)))]
 
 
@@ -63,8 +63,8 @@ def core():
     library = ctypes.CDLL(LIBRARY)
     library.spillway_core.restype = ctypes.POINTER(Core)
     table = library.spillway_core().contents
-    if table.version != 10:
-        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 10")
+    if table.version != 11:
+        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 11")
     return table
 
 
