@@ -50,10 +50,10 @@ CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* contex
                                         .over_limit = shortage.over_limit ? 1u : 0u};
   Attempt attempt{again, context};
   spillway_status status = SPILLWAY_OUT_OF_MEMORY;
-  if (!shortage.asked.on_host)
+  if (shortage.asked.on_host)
+    status = table->note_host_failure(&request, 0, nullptr);
+  else
     status = table->rescue(&request, try_again, &attempt);
-  else if (table->note_host_failure(&request, 0) == 0)
-    status = SPILLWAY_UNAVAILABLE;
   if (status != SPILLWAY_OK && status != SPILLWAY_OUT_OF_MEMORY) {  // the core did not even start
     say_once(core_error());
     return left_alone();

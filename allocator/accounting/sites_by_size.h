@@ -4,16 +4,19 @@
 //
 // Thread-safety: none. Ownership: plain values. Errors: std::bad_alloc. Units: bytes.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace spillway {
 
 class SitesBySize {
  public:
+  // REQUIRES: nothing was dealt yet.
   // The place of a block is taken, or it is known that it has none (0). It stands for `blocks` of its size.
   void know(uint64_t bytes, uint64_t site, double blocks) {
     exactly_[bytes].know(site, blocks);
@@ -37,35 +40,40 @@ class SitesBySize {
   struct Share {
     uint64_t site = 0;
     double stands_for = 0, has = 0;  // blocks
+    // When its next block is due, as seats of a parliament are (Webster): a share of twice as many has its
+    // next in half of the time.
+    double due() const { return (has + 0.5) / stands_for; }
   };
   class Shares {
    public:
     void know(uint64_t site, double blocks) {
-      Share* share = nullptr;
-      for (Share& one : shares_)
-        if (one.site == site) share = &one;
-      if (share == nullptr) share = &shares_.emplace_back(Share{site});
-      share->stands_for += blocks, share->has += 1;
-      stand_for_ += blocks, have_ += 1;
+      const auto [number, is_new] = numbers_.try_emplace(site, shares_.size());
+      if (is_new) shares_.push_back({site});
+      Share& share = shares_[number->second];
+      share.stands_for += blocks, share.has += 1;
       ++known_;
     }
     uint64_t known() const { return known_; }
-    // To whom most is lacking.
     uint64_t deal() {
-      have_ += 1;
-      Share* next = &shares_.front();
-      for (Share& one : shares_)
-        if (lacks(one) > lacks(*next)) next = &one;
-      next->has += 1;
-      return next->site;
+      if (!in_turn_) std::ranges::make_heap(shares_, is_later);
+      in_turn_ = true;
+      std::ranges::pop_heap(shares_, is_later);
+      Share& next = shares_.back();
+      next.has += 1;
+      const uint64_t site = next.site;
+      std::ranges::push_heap(shares_, is_later);
+      return site;
     }
 
    private:
-    double lacks(const Share& share) const { return have_ * share.stands_for / stand_for_ - share.has; }
+    static bool is_later(const Share& one, const Share& other) {
+      return std::pair(one.due(), one.site) > std::pair(other.due(), other.site);
+    }
 
-    std::vector<Share> shares_;
-    double stand_for_ = 0, have_ = 0;
+    std::vector<Share> shares_;                     // in turn: a heap
+    std::unordered_map<uint64_t, size_t> numbers_;  // by site, until they are
     uint64_t known_ = 0;
+    bool in_turn_ = false;
   };
 
   // Four for each doubling.

@@ -324,13 +324,16 @@ spillway_status core_rescue(const spillway_driver_request* request, int (*try_ag
   return Process::get().driver_callers()->rescue(*request, try_again, context);
 }
 
-uint64_t core_note_host_failure(const spillway_driver_request* request, int is_done_again) {
-  if (request == nullptr || request->size < sizeof *request) {
-    refuse(SPILLWAY_INVALID, "note_host_failure: a null argument, or request->size is not set");
-    return 0;
-  }
-  if (core_start() != SPILLWAY_OK) return 0;
-  return Process::get().driver_callers()->note_host_failure(*request, is_done_again != 0);
+spillway_status core_note_host_failure(const spillway_driver_request* request, int is_done_again,
+                                       uint64_t* incident) {
+  if (request == nullptr || request->size < sizeof *request)
+    return refuse(SPILLWAY_INVALID, "note_host_failure: a null argument, or request->size is not set");
+  if (const spillway_status status = core_start(); status != SPILLWAY_OK) return status;
+  uint64_t number = 0;
+  const spillway_status status =
+      Process::get().driver_callers()->note_host_failure(*request, is_done_again != 0, &number);
+  if (incident != nullptr) *incident = number;
+  return status;
 }
 
 void core_count_incidents(spillway_incident_totals* totals) {

@@ -182,9 +182,10 @@ typedef struct spillway_core_table {
    * then that cache is left alone, and a rescue that is under way on another thread is not waited for. */
   spillway_status (*rescue)(const spillway_driver_request* request, int (*try_again)(void*), void* context);
   /* Notes that the host refused pinned memory, of which nothing makes more. `is_done_again` 1: the caller
-   * does its work again with another plan. Returns the incident's number; 0: the request is wrong, or the
-   * core did not start (spillway_last_error). */
-  uint64_t (*note_host_failure)(const spillway_driver_request* request, int is_done_again);
+   * does its work again with another plan. `incident`, unless null, is its number. SPILLWAY_OUT_OF_MEMORY: a
+   * strategy runs on this thread, and the failure is a part of its incident. */
+  spillway_status (*note_host_failure)(const spillway_driver_request* request, int is_done_again,
+                                       uint64_t* incident);
   /* Adds this process's incidents, past and to come, to `totals`, which stays for ever. null: no more. */
   void (*count_incidents)(spillway_incident_totals* totals);
   /* Joins the ledger of this user's processes on this machine: from now on this process gives back what it

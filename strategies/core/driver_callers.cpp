@@ -87,8 +87,12 @@ class DriverCallers::Turn {
 };
 
 // It is told as "out of memory" like any other, and looks as if it were the card's.
-uint64_t DriverCallers::note_host_failure(const spillway_driver_request& request, bool is_done_again) {
-  if (refuse_device("note_host_failure", request.device) != SPILLWAY_OK) return 0;
+spillway_status DriverCallers::note_host_failure(const spillway_driver_request& request, bool is_done_again,
+                                                 uint64_t* number) {
+  if (const spillway_status status = refuse_device("note_host_failure", request.device);
+      status != SPILLWAY_OK)
+    return status;
+  if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
   const std::string library = find_call_origin().library;
   const DeviceId device{request.device};
@@ -114,7 +118,8 @@ uint64_t DriverCallers::note_host_failure(const spillway_driver_request& request
   note(Kind::kLadderOutcome, 0, static_cast<uint64_t>(outcome));
   allocator_.end_incident(is_done_again ? Status::kUnwind : Status::kOutOfMemory, request.bytes,
                           microseconds(Clock::now() - start));
-  return incident;
+  *number = incident;
+  return SPILLWAY_OK;
 }
 
 spillway_status DriverCallers::rescue(const spillway_driver_request& request, int (*try_again)(void*),

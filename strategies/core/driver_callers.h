@@ -19,8 +19,9 @@ class DriverCallers {
   DriverCallers(Allocator& allocator, Ladder& ladder) : allocator_(allocator), ladder_(ladder) {}
 
   spillway_status rescue(const spillway_driver_request& request, int (*try_again)(void*), void* context);
-  // Takes no turn: there is nothing to free. The incident's number; 0: there is no such device.
-  uint64_t note_host_failure(const spillway_driver_request& request, bool is_done_again);
+  // Takes no turn: there is nothing to free.
+  spillway_status note_host_failure(const spillway_driver_request& request, bool is_done_again,
+                                    uint64_t* number);
 
  private:
   class Turn;

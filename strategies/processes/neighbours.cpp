@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
+#include "base/mutex.h"
 #include "processes/ledger.h"
 #include "strategies/processes/primary_context_guard.h"
 
@@ -24,7 +26,30 @@ Neighbour neighbour_of(const LedgerMember& member, const LedgerDevice& device) {
 
 struct Look {
   std::vector<Neighbour> found;
-  bool is_silent = false;  // a member has not shown yet what it holds
+  std::vector<uint64_t> silent;  // members that have not shown yet what they hold
+};
+
+// Members that were waited for in vain, since they use no device.
+class KnownSilent {
+ public:
+  static KnownSilent& get() {
+    static auto* const known = new KnownSilent;  // never destroyed: threads outlive static destruction
+    return *known;
+  }
+  bool are_all(const std::vector<uint64_t>& processes) {
+    const Locked lock(mutex_);
+    for (const uint64_t process : processes)
+      if (!processes_.contains(process)) return false;
+    return true;
+  }
+  void add(const std::vector<uint64_t>& processes) {
+    const Locked lock(mutex_);
+    processes_.insert(processes.begin(), processes.end());
+  }
+
+ private:
+  Mutex<LockOrder::kLeaf> mutex_;
+  std::set<uint64_t> processes_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 Look look_at(const std::string& ledger, const DeviceUuid& uuid) {
@@ -34,7 +59,7 @@ Look look_at(const std::string& ledger, const DeviceUuid& uuid) {
   if (read_ledger(ledger, &members, &why_not) != LedgerRead::kRead) return look;
   for (const LedgerMember& member : members) {
     if (member.process == static_cast<uint64_t>(::getpid())) continue;
-    look.is_silent |= !member.has_entry || member.entry.device_count == 0;
+    if (!member.has_entry || member.entry.device_count == 0) look.silent.push_back(member.process);
     const auto count = std::min<uint64_t>(member.entry.device_count, LedgerEntry::kMostDevices);
     for (uint64_t i = 0; i < count; ++i)
       if (member.entry.devices[i].uuid == uuid)
@@ -52,10 +77,12 @@ std::vector<Neighbour> neighbours_on(const driver::Table& table, int device, std
   if (name.empty() || !uuid) return {};
   const auto end = std::chrono::steady_clock::now() + most;
   Look look = look_at(name, *uuid);
-  while (look.found.empty() && look.is_silent && std::chrono::steady_clock::now() < end) {
+  KnownSilent& known = KnownSilent::get();
+  while (look.found.empty() && !known.are_all(look.silent) && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kBetweenLooks);
     look = look_at(name, *uuid);
   }
+  if (most.count() > 0) known.add(look.silent);
   std::ranges::stable_sort(look.found, std::ranges::greater(), &Neighbour::held_bytes);
   if (look.found.size() > kMost) look.found.resize(kMost);
   return std::move(look.found);

@@ -1,6 +1,8 @@
 // Which places of the program hold the memory, as far as the allocator is told.
 #include "tests/allocator/simulated.h"
 
+#include "allocator/accounting/sites_by_size.h"
+
 #include <gmock/gmock.h>
 
 namespace spillway {
@@ -84,6 +86,17 @@ TEST_F(Sites, BlocksThatAreLikeOnesWithoutAPlaceHaveNone) {
   get(8 * kMiB);
   EXPECT_THAT(allocator->holders(kDevice), ElementsAre(FieldsAre(7, 16 * kMiB, 2, _)));
   check();
+}
+
+TEST(SitesBySize, ManyPlacesAreDealtToInProportion) {
+  SitesBySize sites;
+  constexpr uint64_t kPlaces = 60'000, kBlocks = 1'000'000;
+  for (uint64_t site = 1; site <= kPlaces; ++site) sites.know(kMiB, site, site <= kPlaces / 2 ? 30 : 10);
+  std::vector<uint64_t> dealt(kPlaces + 1);
+  for (uint64_t i = 0; i < kBlocks; ++i) ++dealt.at(sites.deal(kMiB).value_or(0));
+  EXPECT_EQ(dealt[0], 0u);
+  EXPECT_NEAR(static_cast<double>(dealt[1]), 25.5, 1.5) << "three quarters of all, less the known one";
+  EXPECT_NEAR(static_cast<double>(dealt[kPlaces]), 7.8, 1.5);
 }
 
 TEST_F(Sites, AreNeverMoreThanIsLive) {

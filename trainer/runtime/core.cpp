@@ -93,7 +93,9 @@ uint64_t Core::note_host_failure(int device, uint64_t bytes, bool is_done_again)
   spillway_driver_request request{};
   request.size = sizeof request;
   request.device = device, request.bytes = bytes;
-  return table_->note_host_failure(&request, is_done_again);
+  uint64_t incident = 0;
+  table_->note_host_failure(&request, is_done_again, &incident);
+  return incident;
 }
 bool Core::query(int device, spillway_memory* out) const {
   *out = {};

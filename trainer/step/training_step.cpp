@@ -92,8 +92,13 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   parameters_.join_exchange();
   gradient_sums_.join();
   failure->device = device_in(failure->text);
-  // The ladder does not choose for the host.
-  if (failure->incident == 0) failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
+  // The ladder does not choose for the host; what it chose before is taken all the same.
+  uint64_t incident = 0;
+  const spillway_strategy_id chosen = core_.chosen_move(&incident);
+  if (failure->incident == 0) {
+    failure->incident = incident;
+    failure->chosen = moves_.kind_of(chosen);
+  }
   return failure;
 }
 

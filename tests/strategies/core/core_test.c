@@ -271,14 +271,17 @@ static void what_the_host_refuses_is_a_failure_of_its_own(void) {
   static spillway_incident_totals met;
   core->count_incidents(&met);
   spillway_driver_request request = {.size = sizeof(request), .device = 0, .bytes = 3 * MIB};
-  const uint64_t first = core->note_host_failure(&request, 0);
+  uint64_t first = 0, second = 0;
+  CHECK(core->note_host_failure(&request, 0, &first) == SPILLWAY_OK);
   CHECK(first != 0 && met.failures == 1 && met.gave_up == 1 && met.unwound == 0);
-  CHECK(core->note_host_failure(&request, 1) == first + 1);
+  CHECK(core->note_host_failure(&request, 1, &second) == SPILLWAY_OK && second == first + 1);
   CHECK(met.failures == 2 && met.gave_up == 1 && met.unwound == 1);
   request.device = 99;
-  CHECK(core->note_host_failure(&request, 0) == 0 && strstr(spillway_last_error(), "no device 99") != NULL);
+  CHECK(core->note_host_failure(&request, 0, NULL) == SPILLWAY_NOT_FOUND);
+  CHECK(strstr(spillway_last_error(), "no device 99") != NULL);
   request.size = 1;
-  CHECK(core->note_host_failure(&request, 0) == 0 && core->note_host_failure(NULL, 0) == 0);
+  CHECK(core->note_host_failure(&request, 0, NULL) == SPILLWAY_INVALID);
+  CHECK(core->note_host_failure(NULL, 0, NULL) == SPILLWAY_INVALID);
   CHECK(met.failures == 2);
   core->count_incidents(NULL);
 }

@@ -165,7 +165,7 @@ TEST_F(ReplayCommand, ReadsTheStreamOfARehearsal) {
                                             "0 a 600 0 0\n"
                                             "1 a 512 0 0\n"
                                             "step 1\n"
-                                            "0 a 1000 1 4\n"
+                                            "0 a 1000 18446744073709551615 4\n"
                                             "0 f 1\n"
                                             "0 ! 8388608 7\n"
                                             "0 a 4096 0 1\n"

@@ -61,7 +61,7 @@ class Program {
       if (segment.address == address) segment.blocks[0].state = BlockState::kFree;
     history_.devices[0].segments = std::move(segments);
   }
-  HistoryFindings fail(uint64_t bytes, StackId stack = 1, const std::vector<Holder>& counted = {}) {
+  HistoryFindings fail(uint64_t bytes, StackId stack = 1, const Counted& counted = {}) {
     add(Action::kOutOfMemory, 0, bytes, stack);
     return look_into(history_, std::nullopt, counted).value_or(HistoryFindings{});
   }
@@ -266,12 +266,44 @@ TEST(Findings, OfAHistoryThatIsCutAllThatAPlaceHoldsHasGrown) {
   EXPECT_EQ(program.fail(40 * kMiB, 2).verdict.cause, Cause::kGrowth);
 }
 
+TEST(Findings, OfAHistoryThatIsCutWhatCameLaterHasGrownByWhatIsSeen) {
+  Program program;
+  for (int i = 0; i < 20; ++i) program.take_before_the_history(50 * kMiB);
+  for (int i = 0; i < 60; ++i) program.give(program.take(kMiB), kMiB);
+  constexpr uint64_t kPiece = kMiB / 16;
+  uint64_t bytes = 60 * kMiB, workspace = program.take(bytes, 2);
+  for (int i = 1; i < 60; ++i) {
+    const uint64_t larger = program.take(bytes + kPiece, 2);
+    program.give(workspace, bytes);
+    bytes += kPiece;
+    workspace = larger;
+  }
+  EXPECT_NE(program.fail(50 * kMiB, 1).verdict.cause, Cause::kGrowth);
+}
+
+TEST(Findings, TheAllocatorsCountGoesBeforeWhatIsLeftOfTheHistory) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(kMiB);
+  const Holder weights{"old.py:1 make", "", 300 * kMiB, 3, {}, {}},
+      keep{"train.py:3 keep", "", 12 * kMiB, 12, {}, {}};
+  const HistoryFindings found = program.fail(8 * kMiB, 1, {{keep, weights}, 400 * kMiB});
+  ASSERT_EQ(found.holders.size(), 2u);
+  EXPECT_EQ(found.holders[0].where, "old.py:1 make");
+  EXPECT_FALSE(found.holders[0].growth);
+  EXPECT_TRUE(found.holders[1].growth) << "by name, not by place in the list";
+  EXPECT_TRUE(found.holders[1].oldest_us);
+  EXPECT_EQ(found.holdings.in_use, 400 * kMiB);
+  uint64_t held = 0;
+  for (const Holder& holder : found.holders) held += holder.bytes;
+  EXPECT_LE(held, found.holdings.in_use);
+}
+
 TEST(Findings, WhatAHistoryHasLostCountsToItsPlaces) {
   Program program;
   for (int i = 0; i < 12; ++i) program.step(kMiB);
   const Holder keep{"train.py:3 keep", "", 500 * kMiB, 500, {}, {}},
       other{"old.py:1 make", "", 7 * kMiB, 1, {}, {}};
-  const HistoryFindings found = program.fail(8 * kMiB, 1, {keep, other});
+  const HistoryFindings found = program.fail(8 * kMiB, 1, {{keep, other}, 507 * kMiB});
   ASSERT_EQ(found.holders.size(), 2u);
   EXPECT_EQ(found.holders[0].bytes, 500 * kMiB);
   EXPECT_FALSE(found.holders[0].oldest_us);

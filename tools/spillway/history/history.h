@@ -73,9 +73,15 @@ struct DeviceHistory {
   // In use at the end, though no event and no block tells of it: allocated before the history, not freed in
   // it.
   uint64_t unknown_bytes = 0;
-  // By the allocator at the end, where the file counts it: also in segments that no event and no block tells of.
+  // By the allocator at the end, where the file counts it: also in segments that no event and no block tells
+  // of.
   std::optional<uint64_t> held_bytes;
 };
+
+// Before which events the program's steps began, as it or its optimizer said to Spillway.
+inline const std::vector<size_t>& told_steps(const DeviceHistory& device) {
+  return device.step_events.empty() ? device.optimizer_events : device.step_events;
+}
 
 struct MemoryHistory {
   std::shared_ptr<const void> texts;  // what the texts are views of

@@ -130,9 +130,9 @@ Json failures_json(const DeviceHistory& device, StackTable* stacks) {
 
 Json steps_json(const DeviceHistory& device) {
   Json steps = Json::array();
-  for (const size_t step : device.step_events)
+  for (const size_t step : told_steps(device))
     if (step > 0 && steps.size() < kMarksShown) steps.push_back(step);
-  if (!device.step_events.empty()) return steps;
+  if (!told_steps(device).empty()) return steps;
   size_t event = 0;
   for (const uint64_t time : device.optimizer_steps) {
     while (event < device.events.size() && device.events[event].microseconds < time) ++event;

@@ -24,14 +24,9 @@ uint64_t least_of(std::span<const CoursePoint> course) {
 
 }  // namespace
 
-bool can_show_a_rise(const std::vector<CoursePoint>& course) {
-  constexpr size_t kFewest = 8, kMost = 1024;
-  return course.size() >= kFewest && course.size() <= kMost;
-}
-
 std::optional<SteadyRise> steady_rise(const std::vector<CoursePoint>& course) {
-  constexpr size_t kPart = 3;
-  if (!can_show_a_rise(course)) return std::nullopt;
+  constexpr size_t kMost = 1024, kPart = 3;
+  if (course.size() < kFewestPoints || course.size() > kMost) return std::nullopt;
   const std::span<const CoursePoint> settled = std::span(course).subspan(course.size() / 4);
   const size_t part = settled.size() / kPart;
   const uint64_t from = least_of(settled.first(part)), to = least_of(settled.last(part));

@@ -10,8 +10,7 @@
 
 namespace spillway::tools {
 
-// Whether it was looked at often enough to tell.
-bool can_show_a_rise(const std::vector<CoursePoint>& course);
+inline constexpr size_t kFewestPoints = 8;  // with fewer nothing is told
 
 struct SteadyRise {
   uint64_t from_bytes = 0, to_bytes = 0, span_ns = 0;

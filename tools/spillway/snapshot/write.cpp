@@ -171,7 +171,7 @@ class SnapshotWriter {
     const auto& events = device.events;
     if (events.empty() || events.front().microseconds == events.back().microseconds) return;
     for (const uint64_t time : device.optimizer_steps) write_step(number, time);
-    for (const size_t event : device.step_events)
+    for (const size_t event : told_steps(device))
       if (event < events.size()) write_step(number, events[event].microseconds);
   }
   void write_step(int number, uint64_t time) {

@@ -96,20 +96,32 @@ std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device
   return holders;
 }
 
-// Also of blocks whose allocation the history has lost.
-void count_the_lost(const std::vector<Holder>& counted, std::vector<Holder>* holders) {
-  for (const Holder& all : counted) {
-    const auto is_the_place = [&](const Holder& holder) {
-      return holder.where == all.where && holder.caller == all.caller;
-    };
-    const auto known = std::ranges::find_if(*holders, is_the_place);
-    if (known == holders->end()) {
-      holders->push_back(all);
-      continue;
-    }
-    if (all.blocks > known->blocks) known->oldest_us.reset();
-    known->bytes = all.bytes, known->blocks = all.blocks;
+Holder* place_in(std::vector<Holder>* holders, const Holder& place) {
+  const auto found = std::ranges::find_if(*holders, [&](const Holder& holder) {
+    return holder.where == place.where && holder.caller == place.caller;
+  });
+  return found == holders->end() ? nullptr : &*found;
+}
+
+// What the allocator counted goes before what the history has left of it; of what grows, and since when,
+// only the history tells. `unnamed`: what memory without a stack is called.
+void take_counted(const Counted& counted, std::string_view unnamed, std::vector<Holder>* holders) {
+  if (counted.holders.empty()) return;
+  std::vector<Holder> all = counted.holders;
+  uint64_t named = 0;
+  for (Holder& holder : all) {
+    named += std::min(holder.bytes, UINT64_MAX - named);
+    const Holder* const known = place_in(holders, holder);
+    if (known == nullptr) continue;
+    holder.growth = known->growth;
+    if (holder.blocks <= known->blocks) holder.oldest_us = known->oldest_us;
   }
+  for (Holder& holder : *holders) {
+    if (holder.where != unnamed || counted.in_use <= named) continue;
+    holder.bytes = std::min(holder.bytes, counted.in_use - named);
+    all.push_back(holder);
+  }
+  *holders = std::move(all);
   put_in_order(holders);
 }
 
@@ -186,9 +198,11 @@ bool has_every_place(const MemoryHistory& history) {
 
 // What each pass of the program's loop leaves, where nobody says what a step is and nothing falls back.
 void look_for_what_is_kept(const MemoryHistory& history, const Moment& moment, const Passes& passes,
-                           uint64_t request, StackNames* names, HistoryFindings* found) {
+                           uint64_t request, const Counted& counted, StackNames* names,
+                           HistoryFindings* found) {
   const Steps steps(passes.starts);
-  const std::vector<Holder> by_pass = holders_at(moment, history.devices.at(found->device), steps, names);
+  std::vector<Holder> by_pass = holders_at(moment, history.devices.at(found->device), steps, names);
+  take_counted(counted, history.without_stack, &by_pass);
   uint64_t grown = 0, per_pass = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : by_pass) {
@@ -201,12 +215,12 @@ void look_for_what_is_kept(const MemoryHistory& history, const Moment& moment, c
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   const std::string passed = std::to_string(steps.count()) + (has_every_place(history) ? "" : " or more") +
                              " passes of the loop at " + passes.where;
-  found->grows = largest - by_pass.data();  // in the same order as the holders
+  found->grows = largest - by_pass.data();
   found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                         " blocks of " + place_text(*largest) + " were kept: " +
                                         (has_every_place(history) ? size_text(per_pass) + " " : "") +
                                         "more after each of " + passed};
-  for (size_t i = 0; i < by_pass.size(); ++i) found->holders[i].growth = by_pass[i].growth;
+  found->holders = std::move(by_pass);
   found->steps = steps.count();
   found->step_began = steps.last();
 }
@@ -363,7 +377,7 @@ std::optional<uint64_t> Holdings::outside() const {
 }
 
 std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity,
-                                         const std::vector<Holder>& counted) {
+                                         const Counted& counted) {
   if (snapshot.devices.empty()) return std::nullopt;
   HistoryFindings found;
   found.device = device_to_show(snapshot);
@@ -378,7 +392,11 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.holdings = holdings_at(moment, asker);
   found.holdings.capacity = capacity;
   found.holders = holders_at(moment, device, steps, &names);
-  if (failure != kNoEvent) count_the_lost(counted, &found.holders);
+  take_counted(counted, snapshot.without_stack, &found.holders);
+  if (counted.in_use > found.holdings.in_use) {
+    found.holdings.reserved += counted.in_use - found.holdings.in_use;
+    found.holdings.in_use = counted.in_use;
+  }
   found.kinds = kinds_at(snapshot, moment);
   found.pools = other_pools(device, moment, asker, &names);
   found.steps = steps.count();
@@ -412,7 +430,8 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   };
   if (found.verdict.cause == Cause::kPoolIsolation) found.remark = remark_on_the_pools(found.pools);
   const Passes passes = is_of_size() ? passes_before(snapshot, found.device, shown) : Passes();
-  if (passes.are_enough()) look_for_what_is_kept(snapshot, moment, passes, request.size, &names, &found);
+  if (passes.are_enough())
+    look_for_what_is_kept(snapshot, moment, passes, request.size, counted, &names, &found);
   if (is_of_size()) found.remark = remark_on_the_passes(moment, passes, found.holdings);
   if (is_of_size() && found.remark.empty())
     found.remark = remark_on_the_step(device, steps, shown, request.size);

@@ -74,6 +74,12 @@ struct HistoryFindings {
   uint64_t steps = 0, events = 0, allocations = 0, span_us = 0, contradictions = 0;
 };
 
+// What was in use at the last failure by the allocator's own count, also of what the history has lost.
+struct Counted {
+  std::vector<Holder> holders;  // without growth and age
+  uint64_t in_use = 0;          // of these places and of those without a name
+};
+
 // What each place held before event `event` of a device, largest first; without growth. REQUIRES: `device` is
 // one of `history.devices`.
 std::vector<Holder> holders_before(const MemoryHistory& history, int device, size_t event);
@@ -84,9 +90,8 @@ std::vector<size_t> steps_of(const DeviceHistory& device, size_t until);
 uint64_t asked_of_the_card(uint64_t request);
 
 // Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
-// empty. `capacity`: of the card, where the user gave it. `counted`: what places held at the failure by another
-// count than the history's, which may have lost its oldest events; it goes before.
+// empty. `capacity`: of the card, where the user gave it. `counted`: REQUIRES that it is of that failure.
 std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity,
-                                         const std::vector<Holder>& counted = {});
+                                         const Counted& counted = {});
 
 }  // namespace spillway::tools

@@ -121,8 +121,9 @@ std::map<StackName, ReplacedGrowth> replaced_by(const NameOf& name_of, const Dev
     if (old.contains(name) || !watch.is_long_enough(course) || !rises(course, most_falls)) continue;
     uint64_t bytes = course.least.back() - course.least.front();
     const uint64_t steps = std::max<uint64_t>(course.allocations / blocks, 1), per_step = bytes / steps;
-    // It did not begin with the history: what it held then had grown before.
-    if (is_cut && bytes >= course.least.back() / kPartSeen) bytes = course.least.back();
+    // It was there when the history begins: what it held then had grown before.
+    const bool is_older = is_cut && course.first == now.event / 4;
+    if (is_older && bytes >= course.least.back() / kPartSeen) bytes = course.least.back();
     found[name] = {bytes, {steps, per_step, true}};
   }
   return found;

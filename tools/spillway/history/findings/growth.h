@@ -16,8 +16,8 @@ struct ReplacedGrowth {
   Growth growth;
 };
 
-// Of the places that hold memory at `now`. `is_sample`: the places of most blocks are those of other blocks of
-// their size.
+// Of the places that hold memory at `now`. `is_sample`: the places of most blocks are those of other blocks
+// of their size.
 std::map<StackName, ReplacedGrowth> what_is_replaced(const DeviceHistory& device, const Moment& now,
                                                      bool is_sample, StackNames* names);
 

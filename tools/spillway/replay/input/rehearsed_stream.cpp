@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/spillway/replay/input/numbers.h"
+
 namespace spillway::tools {
 namespace {
 
@@ -67,17 +69,17 @@ class DeviceStream {
   }
 
  private:
-  using Numbers = std::optional<std::array<uint64_t, 3>>;
+  using Values = std::optional<std::array<uint64_t, 3>>;
 
   void begin() {
     if (step_ended_ || out_.requests.empty()) out_.steps.push_back(out_.requests.size());
     step_ended_ = false;
   }
 
-  bool allocate(const Numbers& line) {
-    if (!line || (*line)[0] == 0 || (*line)[1] >= UINT32_MAX) return false;
+  bool allocate(const Values& line) {
+    if (!line || (*line)[0] == 0) return false;
     begin();
-    add((*line)[0], static_cast<uint32_t>((*line)[1]));
+    add((*line)[0], streams_.of((*line)[1]));
     is_free_.push_back(false);
     return true;
   }
@@ -88,7 +90,7 @@ class DeviceStream {
     asked_ += bytes;
   }
 
-  bool free(const Numbers& line) {
+  bool free(const Values& line) {
     if (!line || (*line)[0] == 0 || (*line)[0] > is_free_.size() || is_free_[(*line)[0] - 1]) return false;
     begin();
     is_free_[(*line)[0] - 1] = true;
@@ -97,7 +99,7 @@ class DeviceStream {
   }
 
   // The stream of a failed request is not told: the first is taken.
-  bool fail(const Numbers& line) {
+  bool fail(const Values& line) {
     if (!line || (*line)[0] == 0) return false;
     begin();
     failed_ = true;
@@ -107,6 +109,7 @@ class DeviceStream {
     return true;
   }
 
+  Numbers<uint64_t> streams_;
   Requests out_;
   std::vector<bool> is_free_;
   uint64_t asked_ = 0, failed_bytes_ = 0;

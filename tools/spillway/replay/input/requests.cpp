@@ -9,29 +9,12 @@
 #include <unordered_map>
 
 #include "tools/spillway/history/moment.h"
+#include "tools/spillway/replay/input/numbers.h"
 
 namespace spillway::tools {
 namespace {
 
 constexpr uint64_t kUnit = 512;
-
-// Numbers what comes, in the order of first use.
-template <typename Key>
-class Numbers {
- public:
-  uint32_t of(const Key& key) {
-    return numbers_.try_emplace(key, static_cast<uint32_t>(numbers_.size())).first->second;
-  }
-  uint32_t count() const { return static_cast<uint32_t>(numbers_.size()); }
-  std::vector<Key> keys() const {
-    std::vector<Key> keys(numbers_.size());
-    for (const auto& [key, number] : numbers_) keys[number] = key;
-    return keys;
-  }
-
- private:
-  std::map<Key, uint32_t> numbers_;
-};
 
 class Extractor {
  public:
@@ -43,12 +26,12 @@ class Extractor {
   Requests run(size_t until) {
     until = std::min(until, device_.events.size());
     place_older();
-    auto step = device_.step_events.begin();
+    auto step = told_steps(device_).begin();
     auto note = device_.optimizer_steps.begin();
     for (size_t i = 0; i < until; ++i) {
       for (; note != device_.optimizer_steps.end() && *note <= device_.events[i].microseconds; ++note)
         out_.steps.push_back(out_.requests.size());
-      for (; step != device_.step_events.end() && *step <= i; ++step)
+      for (; step != told_steps(device_).end() && *step <= i; ++step)
         out_.steps.push_back(out_.requests.size());
       now_ = device_.events[i].microseconds;
       take(device_.events[i]);

@@ -60,6 +60,11 @@ bool is_driver_call(const Incident& incident) {
   return !incident.library.empty() && incident.term(Term::kDevice) && !incident.term(Term::kLargestExtent);
 }
 
+bool is_of_history(const Incident& incident) {
+  return incident.term(Term::kLimit).has_value() && !is_driver_call(incident) &&
+         incident.outcome != trace::Outcome::kGranted;
+}
+
 std::string caller_text(const std::string& library) {
   if (!is_pytorchs(library)) return library;
   return std::string(is_pytorchs_allocator(library) ? "PyTorch's allocator" : "PyTorch") + " (" + library +
@@ -135,7 +140,7 @@ Verdict judge(const Incident& incident) {
   if (!of_size) return verdict;
   if (const auto grown = by_course(incident, request)) return *grown;
   // Of Spillway's own allocator the history of blocks tells it.
-  if (is_pytorchs_allocator(incident.library) && !can_show_a_rise(incident.course))
+  if (is_pytorchs_allocator(incident.library) && incident.course.size() < kFewestPoints)
     verdict.text +=
         "; the program ran too shortly to see whether what it has in use grows: spillway run --mode replace "
         "tells";

@@ -17,8 +17,8 @@ struct SampledAllocation {
 };
 
 // The places of all other allocations, and of what frees them, by the sampled ones of their size: those of
-// blocks that are still there (`lives`, by event) by such blocks if there are any, since what is kept and what
-// passes come from different lines.
+// blocks that are still there (`lives`, by event) by such blocks if there are any, since what is kept and
+// what passes come from different lines.
 void place_the_others(const std::vector<SampledAllocation>& sampled, const std::vector<bool>& lives,
                       DeviceHistory* device);
 

@@ -20,11 +20,7 @@ class TraceFailures {
       incidents_.emplace(incident.number, std::move(incident));
   }
   // Of a block of Spillway's, and not rescued.
-  bool is_failure(const trace::Record& record) const {
-    const Incident& incident = incidents_.at(record.value);
-    return incident.term(trace::Term::kLimit).has_value() && !is_driver_call(incident) &&
-           incident.outcome != trace::Outcome::kGranted;
-  }
+  bool is_failure(const trace::Record& record) const { return is_of_history(incidents_.at(record.value)); }
   uint64_t pool(const trace::Record& record) const {
     return incidents_.at(record.value).pool.value_or(0) & UINT32_MAX;
   }

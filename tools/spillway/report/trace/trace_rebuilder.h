@@ -29,8 +29,8 @@ class TraceRebuilder {
   // Room for the events of all the records: a list of millions that grows is there twice for a while.
   void expect_what_was_learnt() { out_.events.reserve(expected_events_); }
   void take(const trace::Record& record);
-  void begin_step() { out_.step_events.push_back(out_.events.size()); }
-  void begin_optimizer_step() { out_.optimizer_events.push_back(out_.events.size()); }
+  void begin_step() { begin(&out_.step_events); }
+  void begin_optimizer_step() { begin(&out_.optimizer_events); }
   DeviceHistory finish();
   uint64_t passed_over() const { return passed_over_; }
   uint64_t lost_frees() const { return lost_frees_; }
@@ -58,6 +58,10 @@ class TraceRebuilder {
   void end_overlapped(const trace::Record& record);
   void add(Action action, const trace::Record& record, uint64_t address, uint64_t size, StackId stack = 0);
   void forget(std::map<uint64_t, Block>::iterator block);
+  // Steps without an event between them are one.
+  void begin(std::vector<size_t>* steps) const {
+    if (steps->empty() || steps->back() != out_.events.size()) steps->push_back(out_.events.size());
+  }
   HistoryEvent* birth_of(const std::pair<const uint64_t, Block>& block);
   void place_blocks();
   PoolAndStream owner_of(uint64_t address) const;

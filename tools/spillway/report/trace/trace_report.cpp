@@ -30,9 +30,20 @@ void TraceReport::look_at_the_end() {
 }
 
 bool TraceReport::needs_findings() const {
-  const bool last = incident_ != nullptr && incident_ == analysis_.foremost() && !is_driver_call(*incident_);
-  return last && incident_->outcome != trace::Outcome::kGranted &&
-         incident_->term(trace::Term::kLimit).has_value();
+  return incident_ != nullptr && incident_ == analysis_.foremost() && is_of_history(*incident_);
+}
+
+// Of the incident that the history shows too: the last that failed.
+Counted TraceReport::counted_holders() const {
+  for (const Incident& later : analysis_.incidents)
+    if (later.number > incident_->number && is_of_history(later)) return {};
+  Counted counted;
+  counted.in_use =
+      incident_->term(trace::Term::kLive).value_or(0) + incident_->term(trace::Term::kSpilled).value_or(0);
+  for (const SiteShare& share : incident_->holders)
+    if (share.site.where != kFurtherPlaces)
+      counted.holders.push_back({share.site.where, share.site.caller, share.bytes, share.blocks, {}, {}});
+  return counted;
 }
 
 void TraceReport::look_back(uint64_t lines) {
@@ -42,11 +53,7 @@ void TraceReport::look_back(uint64_t lines) {
   if (!contents_.closed) look_at_the_end();
   if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.
-  std::vector<Holder> counted;
-  for (const SiteShare& share : incident_->holders)
-    if (share.site.where != kFurtherPlaces)
-      counted.push_back({share.site.where, share.site.caller, share.bytes, share.blocks, {}, {}});
-  findings_ = look_into(history_, incident_->term(trace::Term::kLimit), counted);
+  findings_ = look_into(history_, incident_->term(trace::Term::kLimit), counted_holders());
   if (findings_) fitted_ = what_would_have_fitted(history_, *findings_);
 }
 

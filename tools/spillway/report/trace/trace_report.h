@@ -39,6 +39,7 @@ class TraceReport {
  private:
   void look_at_the_end();
   bool needs_findings() const;
+  Counted counted_holders() const;
 
   const std::string path_;
   trace::Contents contents_;
