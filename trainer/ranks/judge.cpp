@@ -75,7 +75,7 @@ std::optional<Suspicion> Judge::hang_of_all(const Observed& now) const {
 // the next rank too, which has then not had its turn.
 void Judge::follow_next(Milliseconds passed, const Observed& now) {
   since_answer_ += passed;
-  if (now.exchanges == answers_) return;
+  if (!now.next || now.exchanges == answers_) return;
   if (now.next->count != next_count_) {
     next_count_ = now.next->count;
     next_silent_ = Milliseconds{0};

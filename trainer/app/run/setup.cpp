@@ -169,7 +169,8 @@ void Run::measure_devices() {
   if (devices_.size() < 2) return;
   try {
     machine_.device_limits = bytes_for_training(devices_, core_);
-  } catch (const c10::OutOfMemoryError&) {  // others have the room now: any number
+  } catch (const c10::OutOfMemoryError&) {
+    machine_.device_limits.clear();  // others have the room now: any number
   }
   machine_.has_peer_access = have_peer_access(devices_);
   if (!machine_.has_peer_access) machine_.peer_bytes_per_second = machine_.host_bytes_per_second / 2;

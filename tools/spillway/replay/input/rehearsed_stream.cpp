@@ -126,8 +126,8 @@ class StreamReader {
       return numbers(text.substr(4), 1).has_value();
     }
     uint64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, wrong] = std::from_chars(text.data(), end, number);
+    const char* const end = text.end();
+    const auto [rest, wrong] = std::from_chars(text.begin(), end, number);
     if (wrong != std::errc() || number >= kMostDevices || end - rest < 2 || *rest != ' ') return false;
     if (rest[1] == '!') last_failed_ = static_cast<int>(number);
     return devices_[static_cast<int>(number)].take(rest[1], {rest + 2, end});
