@@ -11,7 +11,9 @@ namespace {
 
 uint64_t capacity_of(const FailureOf& found) {
   const auto device = found.process->devices.find(found.failure->device);
-  return device != found.process->devices.end() && device->second.card ? device->second.card->capacity : 0;
+  if (device == found.process->devices.end()) return 0;
+  const auto& card = device->second.card;
+  return card ? card->capacity : 0;
 }
 
 // Whether the history knows what PyTorch's totals do not tell.
@@ -63,7 +65,7 @@ void look_into_history(const RunOptions& options, Rehearsal* rehearsal) {
             look_into(history_of(options, *rehearsal), capacity > 0 ? std::optional(capacity) : std::nullopt))
       rehearsal->findings = std::make_shared<const HistoryFindings>(*std::move(found));
   } catch (const std::bad_alloc&) {
-    // The report has PyTorch's figures without it.
+    rehearsal->findings = nullptr;  // the report has PyTorch's figures without it
   }
 }
 

@@ -97,9 +97,9 @@ std::string failed_requests_text(const Rehearsal& rehearsal) {
   const Fit fit = decide(rehearsal);
   std::string text = "\n" + count_text(failed.seen(), "request", "requests") + " failed" +
                      (fit == Fit::kWentOn ? ", and the program went on" : "") + "\n";
-  if (const FailureOf found = deciding_failure(rehearsal); found.failure != nullptr)
-    text += "  " + request_text(rehearsal, found) + others_text(failed) + "\n" +
-            diagnosis_text(*diagnose(rehearsal));
+  if (const auto diagnosis = diagnose(rehearsal))
+    text += "  " + request_text(rehearsal, deciding_failure(rehearsal)) + others_text(failed) + "\n" +
+            diagnosis_text(*diagnosis);
   text += refused_text(rehearsal);
   if (fit == Fit::kDoesNotFit) text += uncaught_text(rehearsal);
   return text + unsure_text(rehearsal);
@@ -194,9 +194,9 @@ std::string refused_line(const Rehearsal& rehearsal) {
 }
 
 std::string memory_line(const Rehearsal& rehearsal) {
-  const FailureOf found = deciding_failure(rehearsal);
-  if (found.failure == nullptr) return refused_line(rehearsal);
-  return request_text(rehearsal, found) + ": " + line_of(*diagnose(rehearsal));
+  const auto diagnosis = diagnose(rehearsal);
+  if (!diagnosis) return refused_line(rehearsal);
+  return request_text(rehearsal, deciding_failure(rehearsal)) + ": " + line_of(*diagnosis);
 }
 
 }  // namespace
