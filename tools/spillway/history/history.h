@@ -69,7 +69,8 @@ struct DeviceHistory {
   std::vector<size_t> step_events;        // before which event each began, where the program said it
   // In use at the end, in no segment that the file tells of: each counts as memory of its own.
   std::vector<HistoryBlock> loose_blocks;
-  uint64_t rounding = 512;  // to what the allocator rounds a block up; a power of two
+  std::vector<bool> placed_by_size;  // by event: its stack is that of other blocks of its size; empty: none
+  uint64_t rounding = 512;           // to what the allocator rounds a block up; a power of two
   // In use at the end, though no event and no block tells of it: allocated before the history, not freed in
   // it.
   uint64_t unknown_bytes = 0;

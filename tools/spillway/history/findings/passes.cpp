@@ -82,8 +82,10 @@ std::string text_of(const StackFrame& frame) {
       {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
 }
 
-// Of a loop around the request.
-Passes passes_of(const Loop& loop, const std::vector<Path>& paths, std::span<const HistoryEvent> events) {
+// Of a loop around the request, in the events before it. A line that is only likely says nothing of the
+// order.
+Passes passes_of(const Loop& loop, const std::vector<Path>& paths, const DeviceHistory& device,
+                 size_t failure) {
   std::vector<Loop::Sight> sights;
   Passes passes;
   for (const Path& path : paths) {
@@ -91,10 +93,12 @@ Passes passes_of(const Loop& loop, const std::vector<Path>& paths, std::span<con
     passes.has.push_back(sights.back().in_a_model);
   }
   Counter counter;
-  for (size_t i = 0; i < events.size(); ++i)
-    if (const Loop::Sight& sight = sights[events[i].stack];
-        events[i].action == Action::kAllocate && sight.in_the_loop)
-      counter.take(i, sight);
+  for (size_t i = 0; i < failure; ++i) {
+    const HistoryEvent& event = device.events[i];
+    if (event.action != Action::kAllocate || (!device.placed_by_size.empty() && device.placed_by_size[i]))
+      continue;
+    if (const Loop::Sight& sight = sights[event.stack]; sight.in_the_loop) counter.take(i, sight);
+  }
   if (counter.is_of_steps()) passes.starts = std::move(counter).starts();
   return passes;
 }
@@ -102,15 +106,15 @@ Passes passes_of(const Loop& loop, const std::vector<Path>& paths, std::span<con
 }  // namespace
 
 Passes passes_before(const MemoryHistory& history, int device, size_t failure) {
-  const std::vector<HistoryEvent>& events = history.devices.at(device).events;
-  const Path request = path_of(history.stacks[events[failure].stack]);
+  const DeviceHistory& told = history.devices.at(device);
+  const Path request = path_of(history.stacks[told.events[failure].stack]);
   std::vector<Path> paths;
   paths.reserve(history.stacks.size());
   for (const auto& stack : history.stacks) paths.push_back(path_of(stack));
   Passes most;
   for (size_t depth = 0; depth < request.size() && !is_module_call(request[depth]); ++depth) {
     if (is_torchs(request[depth])) continue;
-    Passes passes = passes_of(Loop(request, depth), paths, std::span(events).first(failure));
+    Passes passes = passes_of(Loop(request, depth), paths, told, failure);
     passes.where = text_of(request[depth]);
     if (passes.are_enough()) return passes;
     if (passes.starts.size() > most.starts.size()) most = std::move(passes);

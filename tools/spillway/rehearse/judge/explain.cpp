@@ -46,8 +46,7 @@ std::vector<cards::Card> usable_cards(const Rehearsal& rehearsal) {
   return usable;
 }
 
-std::string fraction_text(const Rehearsal& ample, const Explanation& explanation) {
-  const OwnLimit& limit = *explanation.fraction;
+std::string fraction_text(const Rehearsal& ample, const Explanation& explanation, const OwnLimit& limit) {
   const std::string card = size_text(limit.capacity);
   const auto enough = fraction_enough(ample, explanation);
   return enough ? "  on the same card with " + fraction_call(*enough) + ": enough by memory (not run)\n"
@@ -57,10 +56,9 @@ std::string fraction_text(const Rehearsal& ample, const Explanation& explanation
 std::string cards_text(const Rehearsal& ample, const Explanation& explanation) {
   if (explanation.only_delayed) return "";
   const CardsByMemory cards = cards_by_memory(ample, explanation);
-  if (explanation.fraction)
-    return fraction_text(ample, explanation) + "  cards of which " +
-           fraction_call(explanation.fraction->fraction()) +
-           " allows that much (not run): " + listed(cards.enough) + "\n";
+  if (const std::optional<OwnLimit>& limit = explanation.fraction)
+    return fraction_text(ample, explanation, *limit) + "  cards of which " +
+           fraction_call(limit->fraction()) + " allows that much (not run): " + listed(cards.enough) + "\n";
   std::string text = "  cards with that much memory (not run): " + listed(cards.enough) + "\n";
   if (!cards.without_cache.empty())
     text += "  cards that hold what is in use, but not all of the cache (not run): " +

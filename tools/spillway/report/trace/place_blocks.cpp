@@ -10,6 +10,7 @@ void place_the_others(const std::vector<SampledAllocation>& sampled, const std::
                       DeviceHistory* device) {
   std::vector<HistoryEvent>& events = device->events;
   std::vector<bool> is_sampled(events.size());
+  device->placed_by_size.assign(events.size(), false);
   SitesBySize of_kept, of_passing;
   const auto alike = [&](size_t event) -> SitesBySize& { return lives[event] ? of_kept : of_passing; };
   const auto place_of = [&](size_t event) {
@@ -28,6 +29,7 @@ void place_the_others(const std::vector<SampledAllocation>& sampled, const std::
     if (event.action == Action::kAllocate) {
       if (is_sampled[i]) continue;
       event.stack = place_of(i);
+      device->placed_by_size[i] = true;
       if (event.stack != 0 && !lives[i]) placed[event.address] = event.stack;
     } else if (event.action == Action::kFreeRequested || event.action == Action::kFreeCompleted) {
       const auto block = placed.find(event.address);
