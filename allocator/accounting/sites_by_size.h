@@ -16,8 +16,8 @@ namespace spillway {
 
 class SitesBySize {
  public:
+  // The place of a block was taken, or it is known that it has none (0). It stands for `blocks` of its size.
   // REQUIRES: nothing was dealt yet.
-  // The place of a block is taken, or it is known that it has none (0). It stands for `blocks` of its size.
   void know(uint64_t bytes, uint64_t site, double blocks) {
     exactly_[bytes].know(site, blocks);
     about_[class_of(bytes)].know(site, blocks);

@@ -130,17 +130,17 @@ TEST_F(RehearsePrograms, OfALimitInBytesItOffersNoCards) {
 }
 
 TEST_F(RehearsePrograms, OfALeakTextJsonAndPageSayTheSame) {
-  const Ran ran =
-      rehearse({"--capacity", "256MiB", "--json", "leak.json", "--html", "leak.html"}, {"leaks.py"});
+  const Ran ran = rehearse({"--capacity", "256MiB", "--json", "leak.json", "--html", "leak.html"},
+                           {"../../deaths/programs/kept_losses.py"});
   EXPECT_EQ(ran.code, 20) << ran.err;
   const auto cause = nlohmann::json::parse(std::ifstream(folder() / "leak.json")).at("cause");
   EXPECT_EQ(cause.at("name"), "leak");
-  EXPECT_EQ(cause.at("grows").at("where"), "leaks.py:10 <module>");
+  EXPECT_EQ(cause.at("grows").at("where"), "kept_losses.py:10 <module>");
   EXPECT_GT(cause.at("grows").at("bytes"), 128 << 20);
   EXPECT_EQ(cause.at("grows").at("bytes_per_step"), 12 << 20);
   const auto text = cause.at("text").get<std::string>();
-  EXPECT_THAT(text,
-              ContainsRegex("MiB in [0-9]+ blocks of leaks.py:10 <module> .*were kept: 12.00 MiB more"));
+  EXPECT_THAT(
+      text, ContainsRegex("MiB in [0-9]+ blocks of kept_losses.py:10 <module> .*were kept: 12.00 MiB more"));
   EXPECT_THAT(ran.out, HasSubstr("  leak: " + text +
                                  "\n  a larger card, a smaller batch, gradient "
                                  "checkpointing and memory of the host only delay a leak: "));

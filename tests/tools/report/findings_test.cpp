@@ -65,6 +65,16 @@ class Program {
     add(Action::kOutOfMemory, 0, bytes, stack);
     return look_into(history_, std::nullopt, counted).value_or(HistoryFindings{});
   }
+  // Of the line that keeps: a tensor that is copied into one larger by `more`, again and again.
+  void copy_larger(uint64_t bytes, uint64_t more, int times) {
+    uint64_t tensor = take(bytes, 2);
+    for (int i = 0; i < times; ++i) {
+      const uint64_t larger = take(bytes + more, 2);
+      give(tensor, bytes);
+      bytes += more;
+      tensor = larger;
+    }
+  }
   void is_of_spillway() { history_.of_spillway = true; }
   void take_before_the_history(uint64_t bytes) {
     take(bytes);
@@ -255,14 +265,7 @@ TEST(Findings, LinesThatCannotBeToldApartGrowTogether) {
 TEST(Findings, OfAHistoryThatIsCutAllThatAPlaceHoldsHasGrown) {
   Program program;
   for (int i = 0; i < 4; ++i) program.take_before_the_history(10 * kMiB);
-  constexpr uint64_t kPiece = kMiB / 16;
-  uint64_t bytes = 30 * kMiB, cache = program.take(bytes, 2);
-  for (int token = 1; token < 60; ++token) {
-    const uint64_t larger = program.take(bytes + kPiece, 2);
-    program.give(cache, bytes);
-    bytes += kPiece;
-    cache = larger;
-  }
+  program.copy_larger(30 * kMiB, kMiB / 16, 59);
   EXPECT_EQ(program.fail(40 * kMiB, 2).verdict.cause, Cause::kGrowth);
 }
 
@@ -270,14 +273,7 @@ TEST(Findings, OfAHistoryThatIsCutWhatCameLaterHasGrownByWhatIsSeen) {
   Program program;
   for (int i = 0; i < 20; ++i) program.take_before_the_history(50 * kMiB);
   for (int i = 0; i < 60; ++i) program.give(program.take(kMiB), kMiB);
-  constexpr uint64_t kPiece = kMiB / 16;
-  uint64_t bytes = 60 * kMiB, workspace = program.take(bytes, 2);
-  for (int i = 1; i < 60; ++i) {
-    const uint64_t larger = program.take(bytes + kPiece, 2);
-    program.give(workspace, bytes);
-    bytes += kPiece;
-    workspace = larger;
-  }
+  program.copy_larger(60 * kMiB, kMiB / 16, 59);
   EXPECT_NE(program.fail(50 * kMiB, 1).verdict.cause, Cause::kGrowth);
 }
 

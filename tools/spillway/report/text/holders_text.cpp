@@ -20,8 +20,8 @@ std::string sampling_text(const ReportInput& input) {
   const auto found = input.contents.settings.find("stacks");
   if (found == input.contents.settings.end() || found->second == "all") return "";
   return "  estimated: a sample of the allocations has a place, the others count to the places of those of "
-         "their "
-         "size\n  (SPILLWAY_STACKS=all: every one)\n";
+         "their size\n"
+         "  (SPILLWAY_STACKS=all: every one)\n";
 }
 
 }  // namespace
