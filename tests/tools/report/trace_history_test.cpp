@@ -356,17 +356,18 @@ TEST(TraceHistory, StacksOfTheSideTableBecomeFrames) {
   EXPECT_EQ(events.back().stack, 0u) << "an address that is given out again";
 }
 
-// Of nine blocks that stay and as many that pass every third has a place.
+// Of nine blocks that stay and twice as many that pass every third has a place.
 Written sampled_trace() {
   Written trace;
   trace.contents.names = {{1, "keep.py:1 keep\n"}, {2, "pass.py:2 pass\n"}};
   for (uint64_t i = 0; i < 9; ++i) {
-    const uint64_t stays = (2 + 4 * i) * 2 * kMiB, passes = (4 + 4 * i) * 2 * kMiB;
-    for (const auto& [address, name] : {std::pair{stays, 1u}, {passes, 2u}}) {
+    const uint64_t stays = (2 + 4 * i) * 2 * kMiB, passes = (4 + 4 * i) * 2 * kMiB, too = passes + 2 * kMiB;
+    for (const auto& [address, name] : {std::pair{stays, 1u}, {passes, 2u}, {too, 2u}}) {
       trace.add(Kind::kAllocate, address, kMiB + i * 512, kMiB + i * 512);
       if (i % 3 == 0) trace.add(Kind::kSite, address, 3 * kMiB).detail = name;
     }
-    trace.add(Kind::kFree, passes, kMiB + i * 512, kMiB + i * 512);
+    for (const uint64_t address : {passes, too})
+      trace.add(Kind::kFree, address, kMiB + i * 512, kMiB + i * 512);
   }
   return trace;
 }
