@@ -48,6 +48,17 @@ PathText path_beside(Result (*inside)(Arguments...), const char* name) {
   return path_beside(reinterpret_cast<const void*>(inside), name);
 }
 
+// A symbol of the library of that name, if the process has loaded it, or of any global one.
+inline void* loaded_symbol(const char* library, const char* name) {
+  if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
+  // Python loads its extensions, and what they need, outside the global scope.
+  void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return nullptr;
+  void* symbol = dlsym(handle, name);
+  dlclose(handle);
+  return symbol;
+}
+
 // Loads it for ever; null, and dlerror() says why not.
 inline void* open_library(const PathText& path) {
   return dlopen(path.text, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -2,10 +2,10 @@
 // appears here, because with another LibTorch than the shim was built for their layouts would differ.
 #include <string>
 
+#include "base/libtorch_version.h"
 #include "base/mutex.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/install.h"
-#include "libtorch/plugin/libtorch_version.h"
 #include "spillway/spillway.h"
 
 namespace spillway::libtorch {
@@ -16,7 +16,8 @@ constexpr LibTorchVersion kBuiltFor{SPILLWAY_LIBTORCH / 100, SPILLWAY_LIBTORCH %
 std::string check_version() {
   const LibTorchVersion process = libtorch_version();
   if (!process.known())
-    return "LibTorch is not loaded, or older than 2.9: this library is for LibTorch " + kBuiltFor.text();
+    return "LibTorch is not loaded, or does not say its version: this library is for LibTorch " +
+           kBuiltFor.text();
   if (process.major == kBuiltFor.major && process.minor == kBuiltFor.minor) return "";
   return "the process runs LibTorch " + process.text() + " and this library is for LibTorch " +
          kBuiltFor.text() + ": install the Spillway built for it";

@@ -12,8 +12,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include "base/this_library.h"
 #include "libtorch/allocator/core.h"
-#include "libtorch/plugin/libtorch_version.h"
 
 namespace spillway::libtorch {
 namespace {

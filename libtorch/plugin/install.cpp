@@ -49,7 +49,7 @@ std::string list(const std::vector<LibTorchVersion>& versions) {
 std::string find_shim(std::string* why_not) {
   const LibTorchVersion process = libtorch_version();
   if (!process.known()) {
-    *why_not = "LibTorch is not loaded (import torch first), or is older than 2.9";
+    *why_not = "LibTorch is not loaded (import torch first), or does not say its version";
     return "";
   }
   const std::string folder = path_beside(&spillway_install, "").text;

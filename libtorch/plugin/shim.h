@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "libtorch/plugin/libtorch_version.h"
+#include "base/libtorch_version.h"
 
 namespace spillway::libtorch {
 

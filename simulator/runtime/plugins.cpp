@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/libtorch_version.h"
+
 namespace spillway::runtime {
 namespace {
 
@@ -62,15 +64,11 @@ std::vector<Plugin>& plugins() {
   return named;
 }
 
-// "_2_15" for LibTorch 2.15; "" where the process's does not say (before 2.9).
+// "_2_15" for LibTorch 2.15; "" where there is none, or it does not say.
 std::string torch_version_suffix() {
-  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  if (torch == nullptr) return "";
-  const auto version = reinterpret_cast<uint64_t (*)()>(dlsym(torch, "aoti_torch_abi_version"));
-  dlclose(torch);
-  if (version == nullptr) return "";
-  const uint64_t packed = version();
-  return "_" + std::to_string(packed >> 56) + "_" + std::to_string((packed >> 48) & 0xff);
+  const LibTorchVersion version = libtorch_version();
+  if (!version.known()) return "";
+  return "_" + std::to_string(version.major) + "_" + std::to_string(version.minor);
 }
 
 // A library that is built for one LibTorch stands beside where the named one would: libx_2_15.so for libx.so.

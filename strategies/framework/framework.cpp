@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/libtorch_version.h"
 #include "base/this_library.h"
 #include "strategies/framework/deadline_worker.h"
 
@@ -52,14 +53,8 @@ bool prepare_framework() {
 }
 
 std::string framework_version() {
-  void* library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
-  if (library == nullptr) return "";
-  const auto version = reinterpret_cast<uint64_t (*)()>(dlsym(library, "aoti_torch_abi_version"));
-  dlclose(library);
-  if (version == nullptr) return "";
-  const uint64_t packed = version();
-  return std::to_string(packed >> 56) + "." + std::to_string(packed >> 48 & 0xff) + "." +
-         std::to_string(packed >> 40 & 0xff);
+  const LibTorchVersion version = libtorch_version();
+  return version.known() ? version.text() + "." + std::to_string(version.patch) : "";
 }
 
 bool prepare_framework_within(std::chrono::milliseconds most) {

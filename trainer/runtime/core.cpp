@@ -57,8 +57,7 @@ bool Core::resolve(void* library, std::string* error) {
 bool Core::install(const std::string& trace, std::string* error) {
   if (!trace.empty()) ::setenv("SPILLWAY_TRACE", trace.c_str(), 0);
   const std::filesystem::path folder = library_folder();
-  const std::string shim = folder / libtorch::shim_name(libtorch::libtorch_version()),
-                    core = folder / "libspillway.so";
+  const std::string shim = folder / libtorch::shim_name(libtorch_version()), core = folder / "libspillway.so";
   // The shim brings the core.
   void* core_library = libtorch::open_shim(shim, RTLD_GLOBAL) ? ::dlopen(core.c_str(), RTLD_NOW) : nullptr;
   if (!core_library) {

@@ -94,7 +94,7 @@ void finish() {
 
 // Beside this library. "" when Spillway is PyTorch's allocator, else why not.
 std::string install_spillway() {
-  const std::string shim = libtorch::shim_name(libtorch::libtorch_version());
+  const std::string shim = libtorch::shim_name(libtorch_version());
   return libtorch::install_shim(path_beside(&finish, shim.c_str()).text, RTLD_GLOBAL);
 }
 

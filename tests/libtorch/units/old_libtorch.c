@@ -1,0 +1,1 @@
+int spillway_old_libtorch;
