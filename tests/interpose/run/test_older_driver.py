@@ -2,7 +2,10 @@
 import sys
 import unittest
 
+import torch
 from case import BUILD, Case
+
+FOR_CUDA_13 = unittest.skipIf(torch.version.cuda.startswith("12."), "this PyTorch is for CUDA 12")
 
 
 class OlderDriver(Case):
@@ -22,6 +25,7 @@ class OlderDriver(Case):
                 self.assertIn("1 memory failure met, 1 rescued", ended.line)
                 self.assertEqual(len(ended.errors.splitlines()), 1, ended.errors)
 
+    @FOR_CUDA_13
     def test_a_program_of_a_newer_cuda_gets_the_drivers_error_and_one_line(self):
         program = ["-W", "ignore", "-c", "import torch; torch.ones(1, device='cuda')"]
         for mode in ("rescue", "replace"):
@@ -49,6 +53,20 @@ print(function(ctypes.addressof(device), None), device.value)
             ended = command(sys.executable, "-c", program, card=self.on("driver-12.8"), SPILLWAY_DRIVER=str(driver))
             self.assertEqual(ended.output, "0 42\n", ended.errors)
 
+    def test_a_runtime_of_the_drivers_cuda_is_not_called_newer(self):
+        """The simulated runtime of CUDA 12 stands on that of CUDA 13, which asks the driver's version too."""
+        program = """
+import ctypes
+ctypes.CDLL("libcudart.so.13").cudaSpillwayServe(12080)  # as libraries with kernels of CUDA 12 make it
+runtime = ctypes.CDLL("libcudart.so.12")
+address = ctypes.c_void_p()
+print(runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(1 << 50)))
+"""
+        ended = self.run_on(sys.executable, "-c", program, card=self.on("driver-12.8"))
+        self.assertEqual(ended.output, "2\n", ended.errors)
+        self.assertIn("1 memory failure met", ended.line)
+
+    @FOR_CUDA_13
     def test_the_runtime_says_so_itself(self):
         program = """
 import ctypes

@@ -114,8 +114,9 @@ std::string too_old_line(const RunTotals& totals) {
 
 std::string summary_line(const RunTotals& totals, interpose::Mode mode) {
   if (totals.processes == 0) return "the program did not use CUDA";
-  if (totals.runtime_major != 0 && totals.launches == 0) return too_old_line(totals);
   const spillway_incident_totals& met = totals.incidents;
+  // Who met a failure of memory has a driver that serves it, whichever runtime else is loaded.
+  if (totals.runtime_major != 0 && totals.launches == 0 && met.failures == 0) return too_old_line(totals);
   std::string line;
   if (met.failures == 0) {
     // What PyTorch's own allocator refuses by a limit of its own asks no driver.
