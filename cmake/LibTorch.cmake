@@ -25,8 +25,11 @@ function(spillway_libtorch version root)
   set(name spillway_libtorch_${version})
   add_library(${name} INTERFACE)
   target_include_directories(${name} SYSTEM INTERFACE ${root}/include ${root}/include/torch/csrc/api/include)
-  string(REGEX REPLACE "^([0-9]+)_([0-9]+)$" "\\1\\2" number ${version})  # 2_11 is 211
-  target_compile_definitions(${name} INTERFACE USE_C10D_NCCL USE_DISTRIBUTED SPILLWAY_LIBTORCH=${number})
+  string(REGEX MATCH "^([0-9]+)_([0-9]+)$" parts ${version})
+  math(EXPR number "${CMAKE_MATCH_1} * 100 + ${CMAKE_MATCH_2}")  # 2_11 is 211, 2_9 is 209
+  # As the wheels are built: headers say less about expandable segments without the third.
+  target_compile_definitions(${name} INTERFACE USE_C10D_NCCL USE_DISTRIBUTED PYTORCH_C10_DRIVER_API_SUPPORTED
+    SPILLWAY_LIBTORCH=${number})
   # By their whole names: CMake then lets what is built find them where they are, and what is installed does without.
   set(libraries torch_cpu torch_cuda c10_cuda c10 torch)
   list(TRANSFORM libraries REPLACE "(.+)" "${root}/lib/lib\\1.so")
@@ -54,7 +57,11 @@ set(given_roots ${torch_roots})
 set(torch_roots)  # one for each of the versions
 if(NOT SPILLWAY_SANITIZE STREQUAL "thread")
   foreach(root IN LISTS given_roots)
-    file(STRINGS ${root}/include/torch/headeronly/version.h parts REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+    set(header ${root}/include/torch/headeronly/version.h)
+    if(NOT EXISTS ${header})  # before 2.10
+      set(header ${root}/include/torch/csrc/api/include/torch/version.h)
+    endif()
+    file(STRINGS ${header} parts REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
     string(REGEX REPLACE "[^0-9]+([0-9]+)[^0-9]+([0-9]+).*" "\\1_\\2" version "${parts}")
     if(version IN_LIST SPILLWAY_TORCH_VERSIONS)
       continue()

@@ -202,7 +202,7 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
   core().table->record_stream(data.get(), id_of(stream.stream()));
 }
 
-void Allocator::emptyCache(c10::MempoolId_t pool) {
+void Allocator::emptyCache(c10::cuda::MempoolId_t pool) {
   const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
   const bool every = pool.first == 0 && pool.second == 0;
   GivingBack giving_back;
@@ -218,37 +218,37 @@ void Allocator::emptyCache(c10::MempoolId_t pool) {
   giving_back.throw_failure();
 }
 
-void Allocator::beginAllocateToPool(c10::DeviceIndex index, c10::MempoolId_t pool,
+void Allocator::beginAllocateToPool(c10::DeviceIndex index, c10::cuda::MempoolId_t pool,
                                     std::function<bool(cudaStream_t)> filter) {
   device(index).pools.begin(pool, std::move(filter));
 }
 
-void Allocator::endAllocateToPool(c10::DeviceIndex index, c10::MempoolId_t pool) {
+void Allocator::endAllocateToPool(c10::DeviceIndex index, c10::cuda::MempoolId_t pool) {
   device(index).pools.end(pool);
 }
 
-void Allocator::releasePool(c10::DeviceIndex index, c10::MempoolId_t pool) {
+void Allocator::releasePool(c10::DeviceIndex index, c10::cuda::MempoolId_t pool) {
   device(index).pools.remove_user(pool);
 }
 
-int Allocator::getPoolUseCount(c10::DeviceIndex index, c10::MempoolId_t pool) {
+int Allocator::getPoolUseCount(c10::DeviceIndex index, c10::cuda::MempoolId_t pool) {
   return device(index).pools.users(pool);
 }
 
-void Allocator::createOrIncrefPool(c10::DeviceIndex index, c10::MempoolId_t pool,
+void Allocator::createOrIncrefPool(c10::DeviceIndex index, c10::cuda::MempoolId_t pool,
                                    std::shared_ptr<CUDAAllocator> allocator) {
   device(index).pools.add_user(pool, std::move(allocator));
 }
 
-void Allocator::setUseOnOOM(c10::DeviceIndex index, c10::MempoolId_t pool, bool use) {
+void Allocator::setUseOnOOM(c10::DeviceIndex index, c10::cuda::MempoolId_t pool, bool use) {
   device(index).pools.set_lends(pool, use);
 }
 
-void Allocator::setNoSplit(c10::DeviceIndex index, c10::MempoolId_t pool) {
+void Allocator::setNoSplit(c10::DeviceIndex index, c10::cuda::MempoolId_t pool) {
   device(index).pools.set_whole_pages(pool);
 }
 
-bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex index, c10::MempoolId_t pool,
+bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex index, c10::cuda::MempoolId_t pool,
                                          const std::unordered_set<void*>& expected) {
   const uint64_t number = device(index).pools.number_of(pool);
   TORCH_CHECK(number != 0, "checkPoolLiveAllocations: device ", static_cast<int>(index),

@@ -38,7 +38,7 @@ class Allocator final : public Interface {
 
   // c10::DeviceAllocator
   bool initialized() override { return !devices_.empty(); }
-  void emptyCache(c10::MempoolId_t pool) override;
+  void emptyCache(c10::cuda::MempoolId_t pool) override;
   void recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) override;
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
   void resetAccumulatedStats(c10::DeviceIndex device) override;
@@ -51,12 +51,11 @@ class Allocator final : public Interface {
   void init(int device_count) override;
   double getMemoryFraction(c10::DeviceIndex device) override;
   void setMemoryFraction(double fraction, c10::DeviceIndex device) override;
-  std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex) override { return {}; }
   void enable(bool value) override;
   bool isEnabled() const override { return !off(); }
   void cacheInfo(c10::DeviceIndex device, size_t* largest_block) override;
   void* getBaseAllocation(void* address, size_t* bytes) override;
-  native::SnapshotInfo snapshot(c10::MempoolId_t pool, bool include_traces) override;
+  native::SnapshotInfo snapshot(c10::cuda::MempoolId_t pool, bool include_traces) override;
   void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override;
   void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override;
   void enablePeerAccess(c10::DeviceIndex from, c10::DeviceIndex to) override;
@@ -65,16 +64,16 @@ class Allocator final : public Interface {
   std::string name() override { return "spillway"; }
 
   // Memory pools, also of captured graphs.
-  void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+  void beginAllocateToPool(c10::DeviceIndex device, c10::cuda::MempoolId_t pool,
                            std::function<bool(cudaStream_t)> filter) override;
-  void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  int getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  void createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+  void endAllocateToPool(c10::DeviceIndex device, c10::cuda::MempoolId_t pool) override;
+  void releasePool(c10::DeviceIndex device, c10::cuda::MempoolId_t pool) override;
+  int getPoolUseCount(c10::DeviceIndex device, c10::cuda::MempoolId_t pool) override;
+  void createOrIncrefPool(c10::DeviceIndex device, c10::cuda::MempoolId_t pool,
                           std::shared_ptr<CUDAAllocator> allocator) override;
-  void setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use) override;
-  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override;
-  bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+  void setUseOnOOM(c10::DeviceIndex device, c10::cuda::MempoolId_t pool, bool use) override;
+  void setNoSplit(c10::DeviceIndex device, c10::cuda::MempoolId_t pool) override;
+  bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::cuda::MempoolId_t pool,
                                 const std::unordered_set<void*>& expected) override;
 
   // Sharing between processes: ipc.cpp.
@@ -89,13 +88,12 @@ class Allocator final : public Interface {
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& metadata) override;
   void pushCompileContext(std::string& context) override;
   void popCompileContext() override;
-  void setUserMetadata(const std::string& metadata) override { History::user_metadata() = metadata; }
-  std::string getUserMetadata() override { return History::user_metadata(); }
   // A change of the core's, for those who listen.
   void hear(uint32_t change, const spillway_block_info& block) noexcept;
 
   // Checkpoints of pools: checkpoints.cpp.
-  std::shared_ptr<native::AllocatorState> getCheckpointState(c10::DeviceIndex, c10::MempoolId_t) override;
+  std::shared_ptr<native::AllocatorState> getCheckpointState(c10::DeviceIndex,
+                                                             c10::cuda::MempoolId_t) override;
   native::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex,
                                                  std::shared_ptr<native::AllocatorState>) override;
 

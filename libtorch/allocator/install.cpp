@@ -55,6 +55,13 @@ void add_block(const native::BlockInfo& block, bool private_pool, SpillwayFramew
   }
 }
 
+// 2.10 copies the traces with it, which nobody reads here.
+template <class Native>
+native::SnapshotInfo snapshot_of(Native& allocator, c10::cuda::MempoolId_t pool) {
+  if constexpr (requires { allocator.snapshot(pool, false); }) return allocator.snapshot(pool, false);
+  return allocator.snapshot(pool);
+}
+
 }  // namespace
 }  // namespace spillway::libtorch
 
@@ -99,8 +106,8 @@ extern "C" SPILLWAY_API int spillway_torch_native_state(int device, SpillwayFram
   if (now == nullptr || now->name() != "native" || !now->initialized()) return 1;
   try {
     *state = {};
-    const c10::MempoolId_t every_pool{0, 0};
-    for (const auto& segment : now->snapshot(every_pool, false).segments) {
+    const c10::cuda::MempoolId_t every_pool{0, 0};
+    for (const auto& segment : spillway::libtorch::snapshot_of(*now, every_pool).segments) {
       if (segment.device != device) continue;
       for (const auto& block : segment.blocks)
         spillway::libtorch::add_block(block, segment.owner_private_pool_id != every_pool, state);

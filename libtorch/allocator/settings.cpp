@@ -1,18 +1,48 @@
 #include "libtorch/allocator/settings.h"
 
-#include <c10/core/AllocatorConfig.h>
-#include <c10/cuda/CUDAAllocatorConfig.h>
-
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "libtorch/allocator_config.h"
+
 namespace spillway::libtorch {
 
-using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
-
 namespace {
+
+// Since 2.10.
+template <class Cuda>
+double fraction_set() {
+  if constexpr (requires { Cuda::per_process_memory_fraction(); }) return Cuda::per_process_memory_fraction();
+  return 1;
+}
+
+// PyTorch calls the hook after it has read what all kinds of devices share. It may refuse the rest: what it
+// read until then holds, as natively. 2.10 shows nobody its hook, and has never another than CUDA's; older
+// versions have none. False where nobody tells of changes.
+template <class All, class Cuda>
+bool follow_changes(const std::function<void()>& read) {
+  if constexpr (requires { All::getConfigParserHook(); }) {
+    auto& hook = All::getConfigParserHook();
+    hook = [read, before = hook](const std::string& settings) {
+      read();
+      if (before) before(settings);
+      read();
+    };
+    return true;
+  } else if constexpr (requires { All::registerDeviceConfigParserHook({}, {}); }) {
+    const auto follow = [read](const std::string& settings) {
+      read();
+      Cuda::instance().parseArgs(settings);
+      read();
+    };
+    All::registerDeviceConfigParserHook(follow, {});
+    return true;
+  }
+  return false;
+}
 
 // Since 2.12.
 template <class Cuda>
@@ -26,29 +56,27 @@ bool throws_early() {
 void Settings::read() {
   const std::vector<size_t>& divisions = Config::roundup_power2_divisions();
   divides_ = std::any_of(divisions.begin(), divisions.end(), [](size_t parts) { return parts > 1; });
-  oversize_ = Config::max_split_size();
-  rejects_ = throws_early<c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig>();
+  oversize_ = smallest_oversize();
+  rejects_ = throws_early<CudaConfig>();
 }
 
-// PyTorch calls the hook after it has read what all kinds of devices share. It may refuse the rest: what it
-// read until then holds, as natively.
 void Settings::follow() {
   read();
-  auto& hook = Config::getConfigParserHook();
-  hook = [this, before = hook](const std::string& settings) {
-    read();
-    if (before) before(settings);
-    read();
-  };
+  told_ = follow_changes<Config, CudaConfig>([this] { read(); });
+  if (!told_) divides_ = true;
+}
+
+uint64_t Settings::smallest_oversize() {
+  return Config::max_split_size();
 }
 
 double Settings::fraction_at_start() {
-  return c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+  return fraction_set<CudaConfig>();
 }
 
 // The next of the equal steps between two powers of two, as natively.
 uint64_t Settings::padded(uint64_t bytes) const {
-  constexpr uint64_t kUnit = c10::CachingAllocator::kMinBlockSize;
+  constexpr uint64_t kUnit = kMinBlockSize;
   const uint64_t rounded = std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
   const size_t parts = Config::roundup_power2_divisions(bytes);
   if (bytes < kUnit || parts <= 1 || bytes <= kUnit * parts) return rounded;

@@ -24,13 +24,15 @@ class Settings {
   uint64_t padded(uint64_t bytes) const;
   // Whether it counts as oversize (max_split_size_mb); padding at most doubles it.
   bool is_oversize(uint64_t bytes) const {
-    const uint64_t oversize = oversize_.load(std::memory_order_relaxed);
+    const uint64_t oversize = told_ ? oversize_.load(std::memory_order_relaxed) : smallest_oversize();
     return bytes >= oversize / 2 && padded(bytes) >= oversize;
   }
 
  private:
   void read();
+  static uint64_t smallest_oversize();
 
+  bool told_ = true;  // of changes; else each request asks
   std::atomic<uint64_t> oversize_{std::numeric_limits<uint64_t>::max()};
   std::atomic<bool> divides_{false};
   std::atomic<bool> rejects_{false};

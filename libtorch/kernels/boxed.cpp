@@ -176,7 +176,7 @@ class ByCpuKernel final : public c10::OperatorKernel, public Computation {
 // A kernel of ours that takes its arguments unboxed.
 class ByHand final : public c10::OperatorKernel, public Computation {
  public:
-  explicit ByHand(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
+  explicit ByHand(c10::KernelFunction kernel) : kernel_(std::move(kernel)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     compute_or_record(*this, op, keys, stack);
@@ -186,7 +186,7 @@ class ByHand final : public c10::OperatorKernel, public Computation {
   }
 
  private:
-  const c10::SafeKernelFunction kernel_;
+  const c10::KernelFunction kernel_;
 };
 
 class Unsupported final : public c10::OperatorKernel {
@@ -212,9 +212,8 @@ torch::CppFunction boxed_kernel(const c10::OperatorHandle& op, c10::DispatchKey 
       std::make_unique<Unsupported>(c10::toString(op.operator_name())));
 }
 
-torch::CppFunction recordable(const c10::OperatorHandle& op, c10::DispatchKey key) {
-  return torch::CppFunction::makeFromBoxedFunctor(
-      std::make_unique<ByHand>(op.getComputedKernelForDispatchKey(key)));
+torch::CppFunction recordable(c10::KernelFunction kernel) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ByHand>(std::move(kernel)));
 }
 
 }  // namespace spillway::kernels

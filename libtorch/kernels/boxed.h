@@ -12,7 +12,7 @@ namespace spillway::kernels {
 // error.
 torch::CppFunction boxed_kernel(const c10::OperatorHandle& op, c10::DispatchKey key);
 
-// What stands on `key` now, so that a graph keeps it too.
-torch::CppFunction recordable(const c10::OperatorHandle& op, c10::DispatchKey key);
+// The same kernel, so that a graph keeps it too.
+torch::CppFunction recordable(c10::KernelFunction kernel);
 
 }  // namespace spillway::kernels

@@ -115,22 +115,22 @@ void register_boxed(torch::Library& library, c10::DispatchKey key, c10::Dispatch
   }
 }
 
-void record_unboxed(torch::Library& library, const OwnKernels& kernels) {
-  constexpr c10::DispatchKey kKey = c10::DispatchKey::CUDA;
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const std::string& name : kernels.names()) {
+// Operators of ours that this LibTorch does not have yet are left out below.
+void record_unboxed(torch::Library& library, const OwnKernels& own) {
+  for (const auto& [name, function] : own.kernels()) {
     const size_t dot = name.find('.');
     const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-    const auto op = dispatcher.findSchemaOrThrow(("aten::" + name.substr(0, dot)).c_str(), overload.c_str());
-    library.impl(name.c_str(), recordable(op, kKey));
+    const bool exists =
+        c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload}).has_value();
+    if (exists) library.impl(name.c_str(), recordable(function));
   }
 }
 
 void register_whole(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const char* name : kWholeOperators) {
-    library.impl(name, boxed_kernel(dispatcher.findSchemaOrThrow((std::string("aten::") + name).c_str(), ""),
-                                    c10::DispatchKey::CPU));
+    const auto op = dispatcher.findSchema({std::string("aten::") + name, ""});
+    if (op) library.impl(name, boxed_kernel(*op, c10::DispatchKey::CPU));
   }
 }
 

@@ -13,6 +13,7 @@ PROGRAMS = ROOT / "tests" / "programs"
 
 
 LIBTORCH = ".".join(importlib.metadata.version("torch").split(".")[:2])  # "2.15"
+MINOR = int(LIBTORCH.split(".")[1])
 
 
 def for_libtorch(name):

@@ -48,12 +48,14 @@ class Pools(unittest.TestCase):
     def test_free_blocks_serve_others_when_asked_to(self):
         self.assertEqual(self.compare("on_out_of_memory"), ["False failed", "True served"])
 
+    @unittest.skipIf(simulated.MINOR < 10, "pools came to have the choice with 2.10")
     def test_blocks_that_share_no_segment(self):
         self.assertEqual(self.compare("no_split"), ["segments [1, 1] {False} True"])
 
     def test_a_pool_that_goes_empties_its_own_cache_alone(self):
         self.assertEqual(self.compare("empty_one"), ["120", "60", "20"])
 
+    @unittest.skipIf(simulated.MINOR < 11, "PyTorch's own allocator crashes")
     def test_memory_of_another_allocator_counts_against_the_fraction(self):
         # PyTorch 2.11 does not give back what its default pool caches before such a pool's request fails.
         output = self.compare("within_a_fraction", lines=3)
@@ -76,7 +78,7 @@ class Pools(unittest.TestCase):
     def test_users_are_counted(self):
         self.assertEqual(self.compare("uses"), ["uses 1", "uses 2", "uses 1", "uses 2", "uses 1"])
 
-    def test_the_innermost_pool_serves(self):
+    def test_one_of_nested_pools_serves(self):
         self.compare("inside_each_other")
 
 

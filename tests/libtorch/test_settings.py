@@ -27,6 +27,17 @@ except Exception as error:
     print(type(error).__name__, str(error)[:47])
 """
 
+# What torch.cuda.memory._snapshot() says of the settings.
+NAMED = """
+import sys, torch
+if sys.argv[1] == "spillway":
+    import spillway
+    spillway.install()
+torch.cuda.init()
+for name, value in sorted(torch.cuda.memory._snapshot()["allocator_settings"].items()):
+    print(name, value)
+"""
+
 CHANGING = """
 import sys, torch
 if sys.argv[1] == "spillway":
@@ -40,7 +51,7 @@ for settings in ("", "roundup_power2_divisions:4", "garbage_collection_threshold
                  "throw_on_cudamalloc_oom:True"):
     try:
         torch.cuda.memory._set_allocator_settings(settings)
-    except ValueError as error:
+    except (RuntimeError, ValueError) as error:
         print(type(error).__name__)
     held = [new(bytes_) for bytes_ in (600, 200_000, 22 * MIB, 42 * MIB, 150 * MIB, 1040 * MIB)]
     stats = torch.cuda.memory_stats()
@@ -66,6 +77,7 @@ class Settings(unittest.TestCase):
         self.assertEqual(ours.output, native.output, settings)
         return ours.output
 
+    @unittest.skipIf(simulated.MINOR < 10, "the setting came with 2.10")
     def test_a_fraction_limits_from_the_start(self):
         output = self.compare("per_process_memory_fraction:0.5")
         self.assertEqual(output[0], "fraction 0.5")
@@ -79,19 +91,26 @@ class Settings(unittest.TestCase):
         self.assertIn(", 104857600, 2, 2, 2]", self.compare("max_split_size_mb:100")[2])
 
     def test_what_bounds_the_native_cache_is_accepted(self):
-        for settings in ("expandable_segments:True", "garbage_collection_threshold:0.8", "large_segment_size_mb:40"):
+        newer = ("large_segment_size_mb:40",) if simulated.MINOR >= 11 else ()
+        for settings in ("expandable_segments:True", "garbage_collection_threshold:0.8", *newer):
             self.assertEqual(len(self.compare(settings)), 4)
+
+    def test_a_snapshot_names_them(self):
+        given = "expandable_segments:True,max_split_size_mb:100,garbage_collection_threshold:0.8"
+        output = self.compare(given, NAMED)
+        self.assertIn("expandable_segments True", output)
+        self.assertIn(f"PYTORCH_CUDA_ALLOC_CONF {given}", output)
 
     def test_nonsense_is_refused(self):
         for settings in ("nonsense:1", "max_split_size_mb:5", "garbage_collection_threshold:2"):
-            self.assertTrue(self.compare(settings)[0].startswith("ValueError"), settings)
+            self.assertRegex(self.compare(settings)[0], "^ValueError" if simulated.MINOR >= 10 else "Error", settings)
 
     def test_settings_that_change_while_the_program_runs_count(self):
         output = self.compare("", CHANGING)
-        self.assertIn("ValueError", output)
+        self.assertIn("ValueError" if simulated.MINOR >= 10 else "RuntimeError", output)
         allocated = {line.partition(" [")[2] for line in output if line.startswith(("roundup", " ["))}
         self.assertGreater(len(allocated), 3, output)
-        if int(simulated.LIBTORCH.split(".")[1]) >= 12:  # the first that has the setting
+        if simulated.MINOR >= 12:  # the first that has the setting
             self.assertIn("preemptively rejected", output[-1])
 
     def test_another_backend_is_no_place_for_spillway(self):

@@ -4,6 +4,7 @@
 A stock program on a card of each compute capability: it sees the card and trains. On one for which PyTorch has no
 kernels it fails as on that card, and the reason is said.
 """
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -40,8 +41,11 @@ for card, (name, capability) in CARDS.items():
     expect(64 << 20 < held < 1 << 30, f"{card}: the context holds {held}", run)
     print(card, run.stdout.replace("\n", " "))
 
-refused = train("v100-16gb")
-expect(refused.returncode != 0, "a card without kernels trains", refused)
-expect("no kernel image is available for execution on the device" in refused.stderr, "another failure", refused)
-expect("libtorch_cuda.so has no kernels for compute capability 7.0 (Tesla V100-SXM2-16GB): it was built for sm_75 sm_80"
-       in refused.stderr, "the reason is not said", refused)
+volta = train("v100-16gb")
+if int(importlib.metadata.version("torch").split(".")[1]) < 11:  # built for CUDA 12, with kernels for a V100
+    expect(volta.returncode == 0, "a card with kernels does not train", volta)
+else:
+    expect(volta.returncode != 0, "a card without kernels trains", volta)
+    expect("no kernel image is available for execution on the device" in volta.stderr, "another failure", volta)
+    expect("libtorch_cuda.so has no kernels for compute capability 7.0 (Tesla V100-SXM2-16GB): it was built for sm_75 "
+           "sm_80" in volta.stderr, "the reason is not said", volta)

@@ -1,6 +1,4 @@
 // What PyTorch asks the allocator to tell: statistics, snapshots, observers.
-#include <c10/core/AllocatorConfig.h>
-#include <c10/cuda/CUDAAllocatorConfig.h>
 
 #include <algorithm>
 #include <bit>
@@ -9,12 +7,20 @@
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/pools/segments.h"
+#include "libtorch/allocator_config.h"
 
 namespace spillway::libtorch {
 namespace {
 
 bool is(const spillway_block_info& block, BlockState state) {
   return block.state == static_cast<uint32_t>(state);
+}
+
+// Since 2.9.
+template <class Cuda, class Info>
+void add_capture_reuse(Info& info) {
+  if constexpr (requires { info.graph_capture_record_stream_reuse; })
+    info.graph_capture_record_stream_reuse = Cuda::graph_capture_record_stream_reuse();
 }
 
 // Since 2.13.
@@ -27,18 +33,16 @@ void add_pinned_limits(Info& info) {
 }
 
 native::AllocatorConfigInfo settings() {
-  using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
-  using Cuda = native::CUDAAllocatorConfig;
   native::AllocatorConfigInfo info{};
   info.garbage_collection_threshold = Config::garbage_collection_threshold();
   info.max_split_size = Config::max_split_size();
-  info.pinned_num_register_threads = Cuda::pinned_num_register_threads();
-  info.expandable_segments = Cuda::expandable_segments();
-  info.release_lock_on_malloc = Cuda::release_lock_on_cudamalloc();
-  info.pinned_use_host_register = Cuda::pinned_use_cuda_host_register();
-  info.graph_capture_record_stream_reuse = Cuda::graph_capture_record_stream_reuse();
-  info.last_allocator_settings = c10::CachingAllocator::getAllocatorSettings();
+  info.pinned_num_register_threads = CudaConfig::pinned_num_register_threads();
+  info.expandable_segments = CudaConfig::expandable_segments();
+  info.release_lock_on_malloc = CudaConfig::release_lock_on_cudamalloc();
+  info.pinned_use_host_register = CudaConfig::pinned_use_cuda_host_register();
+  info.last_allocator_settings = Config::last_allocator_settings();
   info.roundup_power2_divisions = Config::roundup_power2_divisions();
+  add_capture_reuse<CudaConfig>(info);
   add_pinned_limits<Config>(info);
   return info;
 }
@@ -51,7 +55,7 @@ native::SegmentInfo Allocator::describe(const Segment& segment, c10::DeviceIndex
   info.device = device;
   info.address = segment.address;
   info.total_size = segment.bytes;
-  info.stream = std::bit_cast<void*>(segment.blocks.front().stream);
+  info.stream = std::bit_cast<decltype(info.stream)>(segment.blocks.front().stream);
   info.is_large = !segment.small();
   info.is_expandable = segment.expandable;
   info.context_when_allocated = history.pages_context(segment.address);
@@ -111,7 +115,7 @@ void* Allocator::getBaseAllocation(void* address, size_t* bytes) {
   TORCH_CHECK(false, "getBaseAllocation: the block at ", address, " was freed meanwhile");
 }
 
-native::SnapshotInfo Allocator::snapshot(c10::MempoolId_t pool, bool include_traces) {
+native::SnapshotInfo Allocator::snapshot(c10::cuda::MempoolId_t pool, bool include_traces) {
   const bool every = pool.first == 0 && pool.second == 0;
   native::SnapshotInfo info;
   info.config_metadata = settings();
@@ -122,7 +126,7 @@ native::SnapshotInfo Allocator::snapshot(c10::MempoolId_t pool, bool include_tra
     if (include_traces) info.device_traces.push_back(listeners_.history().trace(index));
     size_t active = 0;
     for (const Segment& segment : segments_of(index)) {
-      const c10::MempoolId_t owner = devices_[i]->pools.id_of(segment.pool);
+      const c10::cuda::MempoolId_t owner = devices_[i]->pools.id_of(segment.pool);
       if (!every && owner != pool) continue;
       info.segments.push_back(describe(segment, index));
       info.segments.back().owner_private_pool_id = owner;
@@ -178,7 +182,8 @@ void Allocator::popCompileContext() {
 
 void Allocator::hear(uint32_t change, const spillway_block_info& block) noexcept {
   try {
-    const c10::MempoolId_t pool = device(static_cast<c10::DeviceIndex>(block.device)).pools.id_of(block.pool);
+    const c10::cuda::MempoolId_t pool =
+        device(static_cast<c10::DeviceIndex>(block.device)).pools.id_of(block.pool);
     listeners_.saw(change, block, pool);
   } catch (const std::exception& error) {
     TORCH_WARN_ONCE("Spillway's allocator: an entry of the history is lost: ", error.what());

@@ -69,7 +69,7 @@ void History::add(const native::TraceEntry& entry) {
 
 void History::annotate(c10::DeviceIndex device,
                        const std::vector<std::pair<std::string, std::string>>& metadata) {
-  c10::CachingDeviceAllocator::AnnotationEntry entry(device, c10::getApproximateTime());
+  AnnotationEntry entry(device, c10::getApproximateTime());
   for (const auto& [name, value] : metadata) entry.recordUserMetadata(name, value);
   const Locked lock(mutex_);
   annotations_.add(std::move(entry));
@@ -146,8 +146,8 @@ std::vector<native::TraceEntry> History::trace(c10::DeviceIndex device) const {
   return entries;
 }
 
-std::vector<c10::CachingDeviceAllocator::AnnotationEntry> History::annotations() const {
-  std::vector<c10::CachingDeviceAllocator::AnnotationEntry> entries;
+std::vector<AnnotationEntry> History::annotations() const {
+  std::vector<AnnotationEntry> entries;
   {
     const Locked lock(mutex_);
     entries = annotations_.copy();

@@ -30,6 +30,9 @@ namespace native = c10::cuda::CUDACachingAllocator;
 
 using Context = std::shared_ptr<c10::GatheredContext>;
 
+// Of c10::CachingDeviceAllocator since 2.11, and before of c10::cuda::CUDACachingAllocator.
+using AnnotationEntry = decltype(native::SnapshotInfo::external_annotations)::value_type;
+
 // The action of an annotation, in the versions that have it (2.14 and newer).
 template <class Action>
 constexpr std::optional<Action> annotation() {
@@ -92,7 +95,7 @@ class History {
 
   // Copies with times in microseconds of the system's clock.
   std::vector<native::TraceEntry> trace(c10::DeviceIndex device) const;
-  std::vector<c10::CachingDeviceAllocator::AnnotationEntry> annotations() const;
+  std::vector<AnnotationEntry> annotations() const;
 
   // The thread's own: torch.compile's innermost context, and what the program wants each entry to carry.
   static void push_compile_context(std::string context);
@@ -113,7 +116,7 @@ class History {
   size_t most_entries_ SPILLWAY_GUARDED_BY(mutex_) = 1;
   std::unordered_set<int> skipped_ SPILLWAY_GUARDED_BY(mutex_);
   std::map<c10::DeviceIndex, Ring<native::TraceEntry>> traces_ SPILLWAY_GUARDED_BY(mutex_);
-  Ring<c10::CachingDeviceAllocator::AnnotationEntry> annotations_ SPILLWAY_GUARDED_BY(mutex_);
+  Ring<AnnotationEntry> annotations_ SPILLWAY_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Context> blocks_ SPILLWAY_GUARDED_BY(mutex_);
   struct Pages {
     uint64_t end = 0;

@@ -27,6 +27,12 @@ Action action_of(uint32_t change) {
   }
 }
 
+// Since 2.10.
+template <class Entry>
+void describe(Entry& entry, const std::string& metadata) {
+  if constexpr (requires { entry.user_metadata_; }) entry.user_metadata_ = metadata;
+}
+
 }  // namespace
 
 Listeners::Call::Call(Context context) : context_(std::move(context)), outer_(context_of_call) {
@@ -63,7 +69,7 @@ void Listeners::update() {
   watching_ = watch;
 }
 
-void Listeners::saw(uint32_t change, const spillway_block_info& block, c10::MempoolId_t pool) {
+void Listeners::saw(uint32_t change, const spillway_block_info& block, c10::cuda::MempoolId_t pool) {
   Context context = Call::context();
   const bool pages = change == SPILLWAY_CHANGE_MAPPED || change == SPILLWAY_CHANGE_UNMAPPED;
   const bool freed = change == SPILLWAY_CHANGE_FREE_REQUESTED || change == SPILLWAY_CHANGE_FREED;
@@ -80,19 +86,23 @@ void Listeners::saw(uint32_t change, const spillway_block_info& block, c10::Memp
 }
 
 void Listeners::tell(Action action, c10::DeviceIndex device, uint64_t address, size_t bytes,
-                     cudaStream_t stream, c10::MempoolId_t pool, const Context& context) {
+                     cudaStream_t stream, c10::cuda::MempoolId_t pool, const Context& context) {
   if (!wanted()) return;
-  tell({action, device, address, bytes, stream, pool, c10::getApproximateTime(),
-        history_.traces_carry_contexts() ? context : nullptr, History::compile_context(),
-        History::user_metadata()});
+  native::TraceEntry entry(action, device, address, bytes, stream, pool, c10::getApproximateTime(),
+                           history_.traces_carry_contexts() ? context : nullptr, History::compile_context());
+  describe(entry, History::user_metadata());
+  tell(entry);
 }
 
-void Listeners::annotate(c10::DeviceIndex device, const spillway_block_info& block, c10::MempoolId_t pool,
-                         const std::string& metadata) {
+void Listeners::annotate(c10::DeviceIndex device, const spillway_block_info& block,
+                         c10::cuda::MempoolId_t pool, const std::string& metadata) {
   const std::optional<Action> action = annotation<Action>();
   if (!wanted() || !action) return;
-  tell({*action, device, block.address, block.requested_bytes, std::bit_cast<cudaStream_t>(block.stream),
-        pool, c10::getApproximateTime(), nullptr, History::compile_context(), metadata});
+  native::TraceEntry entry(*action, device, block.address, block.requested_bytes,
+                           std::bit_cast<cudaStream_t>(block.stream), pool, c10::getApproximateTime(),
+                           nullptr, History::compile_context());
+  describe(entry, metadata);
+  tell(entry);
 }
 
 void Listeners::tell(const native::TraceEntry& entry) {

@@ -41,13 +41,13 @@ class Listeners {
   History& history() { return history_; }
 
   // A change that the core tells.
-  void saw(uint32_t change, const spillway_block_info& block, c10::MempoolId_t pool);
+  void saw(uint32_t change, const spillway_block_info& block, c10::cuda::MempoolId_t pool);
   // Of a live block, after the fact (PyTorch 2.14 and newer have an action for it).
-  void annotate(c10::DeviceIndex device, const spillway_block_info& block, c10::MempoolId_t pool,
+  void annotate(c10::DeviceIndex device, const spillway_block_info& block, c10::cuda::MempoolId_t pool,
                 const std::string& metadata);
   // What is no change of the core's.
   void tell(native::TraceEntry::Action action, c10::DeviceIndex device, uint64_t address, size_t bytes,
-            cudaStream_t stream, c10::MempoolId_t pool, const Context& context);
+            cudaStream_t stream, c10::cuda::MempoolId_t pool, const Context& context);
 
  private:
   void tell(const native::TraceEntry& entry);

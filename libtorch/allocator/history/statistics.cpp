@@ -1,8 +1,8 @@
 #include "libtorch/allocator/history/statistics.h"
 
-#include <c10/core/AllocatorConfig.h>
-
 #include <algorithm>
+
+#include "libtorch/allocator_config.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -46,7 +46,7 @@ void fill(DeviceStats& stats, StatType type, const spillway_usage_levels& levels
 
 // Since 2.13. A pool that is gone holds nothing; what was seen of it stays, as natively.
 template <class Stats>
-void observe_pools(Stats& stats, const std::map<c10::MempoolId_t, size_t>& pools) {
+void observe_pools(Stats& stats, const std::map<c10::cuda::MempoolId_t, size_t>& pools) {
   if constexpr (requires { stats.reserved_bytes_by_private_pools; }) {
     auto& known = stats.reserved_bytes_by_private_pools;
     for (auto& [pool, levels] : known)
@@ -94,8 +94,7 @@ DeviceStats Statistics::read(const spillway_usage& usage, const Layout& layout) 
   out.num_sync_all_streams = waits_.load() + out.num_alloc_retries;
   out.num_device_alloc = static_cast<int64_t>(usage.maps);
   out.num_device_free = static_cast<int64_t>(usage.unmaps);
-  out.max_split_size =
-      static_cast<int64_t>(c10::CachingAllocator::AcceleratorAllocatorConfig::max_split_size());
+  out.max_split_size = static_cast<int64_t>(Config::max_split_size());
   fill(out, StatType::AGGREGATE, usage.all);
   fill(out, StatType::SMALL_POOL, usage.small);
   fill(out, StatType::LARGE_POOL, usage.large);

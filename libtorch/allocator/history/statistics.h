@@ -34,7 +34,7 @@ class Statistics {
     Physical small, large;
     size_t reserved = 0, peak_reserved = 0;
     size_t failures = 0;
-    std::map<c10::MempoolId_t, size_t> pools;  // what private pools hold
+    std::map<c10::cuda::MempoolId_t, size_t> pools;  // what private pools hold
   };
   c10::CachingDeviceAllocator::DeviceStats read(const spillway_usage& usage, const Layout& layout);
   void reset_accumulated();

@@ -11,7 +11,7 @@ namespace spillway::libtorch {
 namespace {
 
 struct PoolState final : native::AllocatorState {
-  c10::MempoolId_t pool;
+  c10::cuda::MempoolId_t pool;
   std::vector<spillway_block_info> live;
 };
 
@@ -27,7 +27,7 @@ std::vector<spillway_block_info> live_in(const std::vector<Segment>& segments, u
 }  // namespace
 
 std::shared_ptr<native::AllocatorState> Allocator::getCheckpointState(c10::DeviceIndex index,
-                                                                      c10::MempoolId_t pool) {
+                                                                      c10::cuda::MempoolId_t pool) {
   const uint64_t number = device(index).pools.number_of(pool);
   TORCH_CHECK(number != 0, "getCheckpointState: device ", static_cast<int>(index), " has no memory pool (",
               pool.first, ", ", pool.second, ")");

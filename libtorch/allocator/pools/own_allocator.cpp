@@ -1,10 +1,11 @@
 #include "libtorch/allocator/pools/own_allocator.h"
 
-#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <bit>
 #include <utility>
+
+#include "libtorch/allocator_config.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -19,9 +20,8 @@ thread_local GivingBack* giving_back = nullptr;
 
 // PyTorch's sizes, because the allocator sees them.
 uint64_t segment_bytes(void*, uint64_t bytes) {
-  using namespace c10::CachingAllocator;
   if (bytes <= kSmallSize) return kSmallBuffer;
-  if (bytes < kMinLargeAlloc) return AcceleratorAllocatorConfig::large_segment_size();
+  if (bytes < kMinLargeAlloc) return large_segment_size();
   return (bytes + kRoundLarge - 1) / kRoundLarge * kRoundLarge;
 }
 

@@ -23,7 +23,7 @@ namespace spillway::libtorch {
 
 class Pools {
  public:
-  using Id = c10::MempoolId_t;
+  using Id = c10::cuda::MempoolId_t;
   using Filter = std::function<bool(cudaStream_t)>;
 
   explicit Pools(int device) : device_(device) {}

@@ -1,10 +1,9 @@
 #include "libtorch/allocator/pools/segments.h"
 
-#include <c10/core/AllocatorConfig.h>
-
 #include <algorithm>
 
 #include "libtorch/allocator/core.h"
+#include "libtorch/allocator_config.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -14,7 +13,7 @@ bool is(const spillway_block_info& block, BlockState state) {
 }
 
 bool is_small(const spillway_block_info& block) {
-  return block.bytes <= c10::CachingAllocator::kSmallSize;
+  return block.bytes <= kSmallSize;
 }
 
 bool continues(const Segment& segment, const spillway_block_info& block) {
@@ -43,7 +42,7 @@ bool Segment::in_use() const {
 bool Segment::small() const {
   const auto used = std::find_if(blocks.begin(), blocks.end(),
                                  [](const auto& block) { return !is(block, BlockState::kFree); });
-  return used == blocks.end() ? bytes <= c10::CachingAllocator::kSmallBuffer : is_small(*used);
+  return used == blocks.end() ? bytes <= kSmallBuffer : is_small(*used);
 }
 
 std::vector<Segment> segments_of(int device) {

@@ -4,13 +4,15 @@
 //
 // Thread-safety: as LibTorch's. Ownership: a base of the one Allocator, never destroyed.
 #pragma once
-#include <c10/cuda/CUDACachingAllocator.h>
-
-#include "libtorch/allocator/history/history.h"
+#include "libtorch/allocator/versions/since_2_10.h"
 
 namespace spillway::libtorch {
 
-class Since2_11 : public native::CUDAAllocator {
+#if SPILLWAY_LIBTORCH >= 210
+class Since2_11 : public Since2_10 {
+#else
+class Since2_11 : public Oldest {
+#endif
  protected:
   // A request that was not served, and what the device had then. Units: bytes.
   struct Refusal {

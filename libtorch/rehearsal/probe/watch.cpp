@@ -1,6 +1,5 @@
 #include "libtorch/rehearsal/probe/watch.h"
 
-#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
@@ -10,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "libtorch/allocator_config.h"
 #include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/probe/python.h"
 #include "libtorch/rehearsal/probe/stream.h"
@@ -22,7 +22,6 @@ namespace {
 
 namespace native = c10::cuda::CUDACachingAllocator;
 using Entry = native::TraceEntry;
-using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 bool is_native = false;
 
@@ -160,6 +159,21 @@ void refuse(native::CUDAAllocator& allocator, const std::exception& error) {
       "PyTorch's allocator '" + allocator.name() + "' tells nothing of its allocations: " + text_of(error);
 }
 
+// A history that keeps nothing, so that the program finds nothing in a later one that it has not
+// recorded. 2.10 cannot leave out actions, and keeps the last one.
+template <class Native>
+void start_history(Native& allocator) {
+  constexpr size_t kFewest = 1;
+  constexpr auto kWhen = native::RecordContext::ALLOC;
+  const std::vector<std::string> skipped{"alloc",         "free_requested", "free_completed",
+                                         "segment_alloc", "segment_free",   "segment_map",
+                                         "segment_unmap", "snapshot",       "oom"};
+  if constexpr (requires { allocator.recordHistory(true, gather_stack, kFewest, kWhen, false, skipped); })
+    allocator.recordHistory(true, gather_stack, kFewest, kWhen, false, skipped);
+  else
+    allocator.recordHistory(true, gather_stack, kFewest, kWhen, false);
+}
+
 }  // namespace
 
 Levels levels_of(int device) {
@@ -185,8 +199,8 @@ void watch_allocator() {
     const Locked lock(state.mutex);
     state.allocator = allocator.name();
     if (allocator.name() == "native") {
-      state.expandable_segments = Config::use_expandable_segments();
-      state.splits_are_limited = Config::max_split_size() != std::numeric_limits<size_t>::max();
+      state.expandable_segments = libtorch::CudaConfig::expandable_segments();
+      state.splits_are_limited = libtorch::Config::max_split_size() != std::numeric_limits<size_t>::max();
     }
     state.ledger(c10::cuda::device_count() - 1);
   }
@@ -204,12 +218,8 @@ void watch_allocator() {
 void keep_stacks() {
   native::CUDAAllocator& allocator = *native::get();
   try {
-    // A history of the program's own keeps its entries, and its stacks come with the events too. This one
-    // keeps none, so that the program finds nothing in a later history that it has not recorded.
-    if (!allocator.isHistoryEnabled())
-      allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false,
-                              {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
-                               "segment_map", "segment_unmap", "snapshot", "oom"});
+    // A history of the program's own keeps its entries, and its stacks come with the events too.
+    if (!allocator.isHistoryEnabled()) start_history(allocator);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
     // Events come without stacks then, which their label says.
   }

@@ -16,6 +16,10 @@ def new(bytes_):
     return torch.empty(bytes_, dtype=torch.uint8, device="cuda")
 
 
+def newer_than_2_10():
+    return tuple(map(int, torch.__version__.split(".")[:2])) > (2, 10)
+
+
 def record(enabled="all", **settings):
     torch.cuda.memory._record_memory_history(enabled, **settings)
 
@@ -129,9 +133,10 @@ def history():
         for _ in range(100):
             held[0].add_(1)
     del held[0]
-    torch._C._cuda_setMemoryMetadata("phase two")
+    set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", lambda text: None)  # since 2.10
+    set_metadata("phase two")
     held.append(new(7 * MIB))
-    torch._C._cuda_setMemoryMetadata("")
+    set_metadata("")
     check(snapshot())
     torch.cuda.synchronize()
     held.append(new(1000))
@@ -206,7 +211,8 @@ def settings():
     print("three", len(trace), trace[-1]["action"], trace[-1]["size"])
     record(max_entries=3, stacks="python")
     print("kept", len(snapshot()["device_traces"][0]))
-    record(skip_actions=["free_requested", "snapshot"], clear_history=True, stacks="python")
+    skipped = {"skip_actions": ["free_requested", "snapshot"]} if newer_than_2_10() else {}
+    record(clear_history=True, stacks="python", **skipped)
     del held[:2]
     new(3 * MIB)
     print("skipped", entries())

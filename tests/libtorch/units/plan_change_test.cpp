@@ -217,7 +217,7 @@ TEST_F(SpillwayAllocator, RequestsOfNothingAndUnknownPointersAreHarmless) {
 
 TEST_F(SpillwayAllocator, PoolsCountTheirUsers) {
   auto* allocator = c10::cuda::CUDACachingAllocator::get();
-  const c10::MempoolId_t pool{0, 1};
+  const c10::cuda::MempoolId_t pool{0, 1};
   EXPECT_EQ(allocator->getPoolUseCount(0, pool), 0);
   allocator->createOrIncrefPool(0, pool);
   allocator->beginAllocateToPool(0, pool, [](cudaStream_t) { return true; });
