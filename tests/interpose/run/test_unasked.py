@@ -14,6 +14,9 @@ def version():
     return subprocess.run([BUILD / "bin" / "spillway", "--version"], capture_output=True, text=True, check=True).stdout
 
 
+HELD = 500 << 20  # by ending.py
+
+
 class Unasked(Case):
     def end(self, failures, way, *options, mode="replace"):
         return self.run_on(sys.executable, OWN / "ending.py", str(failures), way,
@@ -52,6 +55,10 @@ class Unasked(Case):
         self.assertEqual(ended.status, 137)
         self.assertIn("what it held when it was stopped, as a page for a browser", ended.errors)
         self.assertEqual(self.left(), [".html", ".spill"])
+        page = self.page()
+        self.assertEqual(page["report"]["at_last"]["in_use_bytes"], HELD)
+        self.assertEqual([holder["bytes"] for holder in page["found"]["holders"]], [HELD])
+        self.assertIn("ending.py:", page["found"]["holders"][0]["where"])
 
     def test_a_program_that_is_told_to_end_has_its_page_before_it_does(self):
         ended = self.end(0, "term")

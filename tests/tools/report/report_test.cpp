@@ -11,6 +11,7 @@
 namespace spillway::tools {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -381,6 +382,39 @@ TEST_F(Report, SaysAtOnceThatAFileIsNotWhole) {
   const std::string text = report();
   EXPECT_LT(text.find("NOT WHOLE: the file ends early"), text.find("The run"));
   EXPECT_THAT(text, HasSubstr("No allocation failed in what is left of the trace."));
+}
+
+TEST_F(Report, TellsWhoHoldsTheMemoryOfAProcessThatRuns) {
+  Story story(path());  // of this process
+  story.allocate(0x7f0000000000, 30 * kMiB, 30 * kMiB);
+  story.place(0x7f0000000000, "/work/model.py:12 build\n/work/train.py:3 main");
+  story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
+  story.place(0x7f0010000000, "/work/model.py:40 forward\n/work/train.py:9 main");
+  story.free(0x7f0010000000, 10 * kMiB);
+  const std::string text = report();
+  EXPECT_THAT(text, ContainsRegex("Who holds it\n.*\n +30.00 MiB +100% +1 .*model.py:12 build"));
+  EXPECT_THAT(text, ContainsRegex("At the peak of 40.00 MiB.*\n.*\n +30.00 MiB.*\n +10.00 MiB"));
+  const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];
+  EXPECT_EQ(at_last["in_use_bytes"], 30 * kMiB);
+  EXPECT_EQ(at_last["older_bytes"], 0);
+  EXPECT_EQ(at_last["holders"][0]["bytes"], 30 * kMiB);
+}
+
+TEST_F(Report, CountsWhatIsOlderThanTheHistoryBesideTheHolders) {
+  Story story(path());
+  story.allocate(0x7f0000000000, 100 * kMiB, 100 * kMiB);
+  for (uint64_t i = 0; i < 3000; ++i) {  // more than the ring keeps
+    story.memory(100 * kMiB, 110 * kMiB, 0, 110 * kMiB);
+    story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
+    if (i + 1 < 3000) story.free(0x7f0010000000, 10 * kMiB);
+  }
+  const std::string text = report();
+  EXPECT_THAT(text, HasSubstr("  100.00 MiB besides were allocated before what is left of the history"));
+  EXPECT_THAT(text, ContainsRegex("\n +10.00 MiB +9% +1 "));
+  EXPECT_THAT(text, Not(HasSubstr("At the peak"))) << "of what is left alone";
+  const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];
+  EXPECT_EQ(at_last["in_use_bytes"], 110 * kMiB);
+  EXPECT_EQ(at_last["older_bytes"], 100 * kMiB);
 }
 
 TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {

@@ -122,6 +122,7 @@ struct Run {
 struct LastMemory {
   int device = 0;
   uint64_t in_use_bytes = 0, held_bytes = 0;
+  uint64_t older_bytes = 0;  // in use, and allocated before what is left of the trace
 };
 
 struct Analysis {

@@ -16,7 +16,8 @@ struct ReportInput {
   const Analysis& analysis;
   const Incident* incident;  // the one shown in full; null: none
   const LastEvents& last_events;
-  // Of the last failure that was not rescued; null: that is not shown.
+  // Of the last failure that was not rescued, or, where `incident` is null, of the end of a trace that was
+  // not closed; null: that is not shown.
   const HistoryFindings* findings = nullptr;
   const Counterfactuals* fitted = nullptr;
   std::vector<LastMemory> last;  // of a process that did not close its trace
@@ -36,6 +37,9 @@ const Growth* growth_of(const ReportInput& input, const SiteName& site);
 std::string rescue_text(const Analysis& analysis);
 // What a term of the equation is; null: the incident's equation has no such term.
 const char* term_meaning(const Incident& incident, trace::Term term);
+
+// Of what the device of the findings had in use at last: what the history has no allocation of.
+uint64_t older_bytes(const ReportInput& input);
 
 // Parts of the text.
 std::string site_text(const SiteName& site);

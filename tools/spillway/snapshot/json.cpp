@@ -67,6 +67,13 @@ LastEvents last_events_of(const SnapshotReport& report) {
   return last_events(report.snapshot, report.findings.device, until, report.events);
 }
 
+Json held_json(const HistoryFindings& found, uint64_t older_bytes) {
+  return {{"device", found.device},
+          {"in_use_bytes", found.holdings.in_use + older_bytes},
+          {"older_bytes", older_bytes},
+          {"holders", json_of(found.holders)}};
+}
+
 Json peak_json(const HistoryFindings& found) {
   return {{"in_use_bytes", found.peak_bytes},
           {"is_the_failure", found.peak_is_the_failure},

@@ -39,6 +39,11 @@ inline constexpr HoldingTerm kHoldingTerms[] = {
 // Before the failure that is told of, or the end.
 LastEvents last_events_of(const SnapshotReport& report);
 
+// Who held what at the moment that the findings are of; of a trace too. `title`: a heading. `older_bytes`:
+// what was in use besides, of before the history.
+std::string held_text(const HistoryFindings& found, const std::string& title, uint64_t older_bytes = 0);
+nlohmann::ordered_json held_json(const HistoryFindings& found, uint64_t older_bytes);
+
 // Who held what where the most was in use, if that was before the failure; of a trace too.
 std::string peak_text(const HistoryFindings& found);
 nlohmann::ordered_json peak_json(const HistoryFindings& found);

@@ -162,6 +162,15 @@ std::string completeness_text(const SnapshotReport& report) {
 
 }  // namespace
 
+std::string held_text(const HistoryFindings& found, const std::string& title, uint64_t older_bytes) {
+  std::string text =
+      "\n" + title + "\n" + holders_text(found.holders, found.holdings.in_use + older_bytes);
+  if (older_bytes > 0)
+    text += "  " + size_text(older_bytes) +
+            " besides were allocated before what is left of the history: by which lines is not known.\n";
+  return text;
+}
+
 std::string peak_text(const HistoryFindings& found) {
   if (found.peak_is_the_failure || found.events == 0) return "";
   return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
@@ -172,8 +181,7 @@ std::string snapshot_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   std::string text = std::string(report.file) + ": " + report.path + "\n" + verdict_line(report);
   text += request_text(found) + holdings_text(report);
-  text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
-  text += holders_text(found.holders, found.holdings.in_use) + lines_text(named_lines(report)) +
+  text += held_text(found, found.failure ? "Who held it" : "Who holds it") + lines_text(named_lines(report)) +
           kinds_text(found.kinds) + near_holes_text(found.near_holes) + pools_text(found.pools);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
   return text + peak_text(found) + events_text(report) + completeness_text(report);

@@ -1,6 +1,7 @@
 // The run as a whole, its last events, and how far the trace can be relied on.
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -135,6 +136,11 @@ std::string cut_off_text(const ReportInput& input) {
     text += " Of device " + std::to_string(memory.device) + " it had " + size_text(memory.in_use_bytes) +
             " in use at last, and held " + size_text(memory.held_bytes) + ".";
   return text + "\n";
+}
+
+uint64_t older_bytes(const ReportInput& input) {
+  const auto of_device = std::ranges::find(input.last, input.findings->device, &LastMemory::device);
+  return of_device == input.last.end() ? 0 : of_device->older_bytes;
 }
 
 std::string run_text(const ReportInput& input) {

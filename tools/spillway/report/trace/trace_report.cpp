@@ -17,7 +17,8 @@ TraceReport::TraceReport(std::string path, trace::Contents contents)
 
 void TraceReport::look_at_the_end() {
   for (const auto& [number, device] : history_.devices) {
-    LastMemory memory{.device = number, .in_use_bytes = device.unknown_bytes};
+    LastMemory memory{.device = number, .in_use_bytes = device.unknown_bytes,
+                      .older_bytes = device.unknown_bytes};
     for (const HistorySegment& segment : device.segments) {
       memory.held_bytes += segment.size;
       for (const HistoryBlock& block : segment.blocks)
@@ -27,6 +28,13 @@ void TraceReport::look_at_the_end() {
     // Of a program without Spillway's allocator nothing is counted.
     if (memory.held_bytes != 0) last_.push_back(memory);
   }
+}
+
+// Of a process that is running, or was killed, without a failure.
+void TraceReport::find_who_holds_it() {
+  findings_ = look_into(history_, {});
+  // A trace without Spillway's allocator has no requests.
+  if (findings_ && findings_->events == 0) findings_.reset();
 }
 
 bool TraceReport::needs_findings() const {
@@ -51,6 +59,7 @@ void TraceReport::look_back(uint64_t lines) {
   if (contents_.closed && !needs_findings()) return;
   history_ = take_history(&contents_);
   if (!contents_.closed) look_at_the_end();
+  if (incident_ == nullptr) find_who_holds_it();
   if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.
   findings_ = look_into(history_, incident_->term(trace::Term::kLimit), counted_holders());

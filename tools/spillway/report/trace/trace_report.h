@@ -29,8 +29,8 @@ class TraceReport {
 
   // Adds the last events, in `lines` lines at most; what the process had at last, where it did not close its
   // trace; and what the history of allocations tells, where the incident that is shown is the last that was
-  // not rescued, of a block of Spillway's. The contents have no records from then on where the history was
-  // needed: what else is asked of them comes before.
+  // not rescued, of a block of Spillway's, or where there is none and the trace is not closed. The contents
+  // have no records from then on where the history was needed: what else is asked of them comes before.
   void look_back(uint64_t lines);
 
   ReportInput input() const;  // REQUIRES: look_back
@@ -38,6 +38,7 @@ class TraceReport {
 
  private:
   void look_at_the_end();
+  void find_who_holds_it();
   bool needs_findings() const;
   Counted counted_holders() const;
 
