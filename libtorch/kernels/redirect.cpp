@@ -81,6 +81,18 @@ void RedirectingAllocator::delete_either(void* host_address) {
   }
 }
 
+void delete_by_address(void* address) {
+  cuda_allocator::raw_delete(address);
+}
+
+// The allocator's own is known to those who look for its blocks. That of a pluggable allocator takes no
+// address before 2.9.
+c10::DeleterFnPtr deleter_by_address() {
+  cuda_allocator::CUDAAllocator* cuda = cuda_allocator::get();
+  const bool takes_addresses = SPILLWAY_LIBTORCH >= 209 || cuda->name() != "pluggable";
+  return takes_addresses ? cuda->raw_deleter() : &delete_by_address;
+}
+
 }  // namespace
 
 void install_redirect() {
@@ -113,7 +125,7 @@ bool is_redirected(const c10::DataPtr& data) noexcept {
 
 c10::DataPtr to_device_block(c10::DataPtr data, c10::Device device) {
   void* address = to_device(data.release_context());
-  return {address, address, cuda_allocator::get()->raw_deleter(), device};
+  return {address, address, deleter_by_address(), device};
 }
 
 }  // namespace spillway::kernels
