@@ -13,6 +13,6 @@ assert torch.cuda.memory_allocated() == torch.cuda.memory_reserved() == 0
 try:
     torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
 except torch.OutOfMemoryError as error:
-    assert "out of memory" in str(error)
+    assert "out of memory" in str(error) or "Allocation on device" in str(error)  # the second before PyTorch 2.9
 else:
     raise SystemExit("1 TiB fitted on the card")

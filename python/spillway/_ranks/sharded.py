@@ -25,6 +25,8 @@ def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
     from torch.distributed.fsdp._fully_shard import _fsdp_common
 
     for group in groups:
+        if not hasattr(group, "_all_gather_comm"):
+            return "fully_shard of a PyTorch before 2.9"
         if type(group.mesh_info) is not _fsdp_common.FSDPMeshInfo:
             return "fully_shard over a mesh that replicates"
         if group._use_post_forward_mesh:

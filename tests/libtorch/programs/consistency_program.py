@@ -5,8 +5,12 @@ PyTorch counts segments, and what is free in them, only where they do not expand
 """
 import collections
 import gc
+import inspect
 
 import torch
+
+# Since PyTorch 2.10.
+NO_SPLIT = {"no_split": True} if "no_split" in inspect.signature(torch.cuda.MemPool).parameters else {}
 
 MIB = 1 << 20
 
@@ -52,7 +56,7 @@ def use_device():
     check("half freed")
     held += [new(700_000), new(2 * MIB)]
     check("reused")
-    pool, whole = torch.cuda.MemPool(), torch.cuda.MemPool(no_split=True)
+    pool, whole = torch.cuda.MemPool(), torch.cuda.MemPool(**NO_SPLIT)
     with torch.cuda.use_mem_pool(pool):
         held += [new(1000), new(40 * MIB)]
     with torch.cuda.use_mem_pool(whole):

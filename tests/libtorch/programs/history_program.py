@@ -1,6 +1,7 @@
 """A small program under PyTorch's memory history. It checks what must hold of any snapshot, and prints what every
 allocator must record the same: its output with Spillway is compared with the native allocator's."""
 import copy
+import inspect
 import pickle
 import sys
 import tempfile
@@ -10,6 +11,8 @@ import torch
 from torch.cuda import _memory_viz
 
 MIB = 1 << 20
+# Since PyTorch 2.9.
+FILTERED = {"filter_freed": True} if "filter_freed" in inspect.signature(_memory_viz.trace_plot).parameters else {}
 
 
 def new(bytes_):
@@ -168,7 +171,7 @@ def tools(data):
     for plot in (_memory_viz.trace_plot, _memory_viz.segment_plot):
         page = plot(data)
         assert page.count("<script") == 1 and len(page) > 1000
-    _memory_viz.trace_plot(copy.deepcopy(data), plot_segments=True, filter_freed=True)  # it changes what it is given
+    _memory_viz.trace_plot(copy.deepcopy(data), plot_segments=True, **FILTERED)  # it changes what it is given
     lines = lambda text: text  # instead of flamegraph.pl, which needs the network
     assert "active_allocated" in _memory_viz.memory(data, lines)
     assert "hold" in _memory_viz.memory(data, lines) and "seg_" in _memory_viz.segments(data, lines)

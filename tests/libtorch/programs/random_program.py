@@ -8,11 +8,15 @@ addresses, what a block takes beyond its request, and when memory that another s
 captures some too, which the simulated card does only where no kernel computes, and then every byte reads as 0.
 """
 import gc
+import inspect
 import random
 import sys
 import threading
 
 import torch
+
+# Since PyTorch 2.10.
+NO_SPLIT = {"no_split": True} if "no_split" in inspect.signature(torch.cuda.MemPool).parameters else {}
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SLOTS = 48
@@ -157,7 +161,7 @@ class Program:
 
     def nested_pools(self):
         """A request inside two pools goes to one of them; a pool without splitting, and one that serves others."""
-        outer, inner = torch.cuda.MemPool(use_on_oom=True), torch.cuda.MemPool(no_split=True)
+        outer, inner = torch.cuda.MemPool(use_on_oom=True), torch.cuda.MemPool(**NO_SPLIT)
         before = torch.cuda.memory_stats()["requested_bytes.all.allocated"]
         with torch.cuda.use_mem_pool(outer):
             first = torch.empty(self.size(), dtype=torch.uint8, device="cuda")
