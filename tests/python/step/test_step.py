@@ -1,105 +1,14 @@
 """spillway.step on the CPU: failures are raised where a test wants them, and the result is an undisturbed call's."""
-import gc
 import inspect
-import logging
-import pathlib
 import random
-import sys
 import unittest
 import weakref
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+import numpy
+import torch
 
-import numpy  # noqa: E402
-import torch  # noqa: E402
-
-import spillway  # noqa: E402
-
-logging.getLogger("spillway").setLevel(logging.CRITICAL)
-
-
-def setUpModule():
-    torch.set_num_threads(1)
-    gc.freeze()  # what was imported: a collection takes 0.3 s otherwise
-
-
-def tearDownModule():
-    gc.unfreeze()
-
-
-def shortage():
-    return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB.")
-
-
-class FailingBackward:
-    """Raises while the gradient of one parameter is computed, in the first `times` backward passes that get there."""
-
-    def __init__(self, parameter, times, error=shortage):
-        self.left, self.error = times, error
-        parameter.register_hook(self)
-
-    def __call__(self, gradient):
-        if self.left > 0:
-            self.left -= 1
-            raise self.error()
-
-
-class Net(torch.nn.Module):
-    """Layers one after the other; the gradients of the last ones are ready first. The first weight is used twice."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(1)
-        self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(4)])
-        self.norm = torch.nn.BatchNorm1d(8)
-        self.dropout = torch.nn.Dropout(0.3)
-
-    def forward(self, x):
-        for layer in (self.layers[0], *self.layers):
-            x = torch.tanh(layer(x))
-        return self.dropout(self.norm(x))
-
-
-def batch(seed, rows=6):
-    return torch.randn(rows, 8, generator=torch.Generator().manual_seed(seed))
-
-
-def state(model):
-    gradients = [parameter.grad for parameter in model.parameters()]
-    return [None if one is None else one.clone() for one in gradients] + [one.clone() for one in model.buffers()]
-
-
-class Case(unittest.TestCase):
-    def assert_same(self, one, other):
-        self.assertEqual(len(one), len(other))
-        for left, right in zip(one, other):
-            self.assertEqual(left is None, right is None)
-            if left is not None:
-                self.assertTrue(torch.equal(left, right), (left, right))
-
-    def compare(self, function, calls=3, fail=lambda model: None, new=Net, **options):
-        """What `function(model, batch)` leaves after some calls, redone and not."""
-        outcomes = []
-        for decorate in (lambda one: one, spillway.step(**options)):
-            model = new()
-            torch.manual_seed(5)
-            numpy.random.seed(5)
-            random.seed(5)
-            decorated = decorate(function)
-            results = []
-            for call in range(calls):
-                if hasattr(decorated, "recovery"):
-                    fail(model)
-                results.append(decorated(model, batch(call)))
-            outcomes.append(state(model) + results)
-        self.assert_same(*outcomes)
-        return decorated.recovery
-
-
-def plain(model, rows):
-    loss = (model(rows) ** 2).mean()
-    loss.backward()
-    return loss.detach()
+from step_case import Case, FailingBackward, Net, batch, plain, raised, setUpModule, shortage, state, tearDownModule
+import spillway
 
 
 class Step(Case):
@@ -227,10 +136,6 @@ class Step(Case):
         self.assertEqual(Owner().micro_batch(2, scale=3), 6)
         self.assertEqual(list(inspect.signature(Owner.micro_batch).parameters), ["self", "rows", "scale"])
         self.assertEqual((Owner.micro_batch.__name__, Owner.micro_batch.__doc__), ("micro_batch", "Its words."))
-
-
-def raised():
-    raise shortage()
 
 
 class Loader:
@@ -385,86 +290,6 @@ class Errors(Case):
             self.assertTrue(spillway.is_out_of_memory(error))
         for other in (RuntimeError("shapes"), ValueError("CUDA out of memory"), KeyError(1)):
             self.assertFalse(spillway.is_out_of_memory(other))
-
-
-class Split(Case):
-    def gradients(self, function, *arguments, most, **options):
-        """Gradients of `function`, undisturbed, and where no more than `most` rows fit; after another micro-batch."""
-        def limited(model, rows, *others):
-            if len(rows) > most:
-                if late:
-                    FailingBackward(model.layers[1].weight, 1)
-                else:
-                    raise shortage()
-            return function(model, rows, *others)
-
-        for late in (False, True):
-            models = [Net(), Net()]
-            for model in models:
-                model.eval()  # without dropout and with fixed statistics a split is the same
-                plain(model, batch(9))
-            expected = function(models[0], *arguments)
-            split = spillway.step(limited, attempts=1, **options)
-            got = split(models[1], *arguments)
-            torch.testing.assert_close(got, expected)
-            for one, other in zip(models[0].parameters(), models[1].parameters()):
-                torch.testing.assert_close(other.grad, one.grad, rtol=1e-5, atol=1e-7)
-            self.assertLessEqual(split.recovery.rows, most)
-        return split
-
-    def test_gradients_are_those_of_the_mean_over_all_rows(self):
-        for rows in (2, 3, 7):
-            for most in (1, 2):
-                with self.subTest(rows=rows, most=most):
-                    if rows > most:
-                        self.gradients(plain, batch(0, rows), most=most, split=True)
-
-    def test_losses_that_are_sums_are_summed(self):
-        def summed(model, rows):
-            loss = (model(rows) ** 2).sum()
-            loss.backward()
-            return loss.detach()
-
-        self.gradients(summed, batch(0, 7), most=2, split="sum")
-
-    def test_a_mean_over_targets_is_weighted_by_their_number(self):
-        def masked(model, rows, targets):
-            kept = (model(rows) ** 2).mean(1)[targets > 0]
-            loss = kept.mean()
-            loss.backward()
-            return {"loss": loss.detach(), "rows": model(rows).detach()}
-
-        self.gradients(masked, batch(0, 5), torch.tensor([1, 1, 0, 1, 1]), most=2, split=True,
-                       count=lambda model, rows, targets: int((targets > 0).sum()))
-
-    def test_pieces_stay_small_until_they_are_told_otherwise(self):
-        sizes = []
-
-        @spillway.step(split=True, attempts=1)
-        def micro_batch(model, rows, names):
-            sizes.append((len(rows), len(names)))
-            if len(rows) > 4:
-                raise shortage()
-
-        model = Net().eval()
-        micro_batch(model, batch(0, 8), list("abcdefgh"))
-        micro_batch(model, batch(0, 10), list("abcdefghij"))
-        micro_batch.recovery.rows = None
-        micro_batch(model, batch(0, 4), list("abcd"))
-        self.assertEqual(sizes, [(8, 8), (4, 4), (4, 4), (3, 3), (3, 3), (4, 4), (4, 4)])
-
-    def test_one_row_is_not_split(self):
-        @spillway.step(split=True, attempts=1)
-        def micro_batch(model, rows):
-            raise shortage()
-
-        with self.assertRaises(torch.OutOfMemoryError):
-            micro_batch(Net(), batch(0, 4))
-        self.assertEqual(micro_batch.recovery.rows, 1)
-
-    def test_a_result_that_cannot_be_joined_is_told_at_the_first_call(self):
-        with self.assertRaisesRegex(TypeError, "returned a str"):
-            spillway.step(lambda model, rows: "done", split=True)(Net(), batch(0))
 
 
 if __name__ == "__main__":
