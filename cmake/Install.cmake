@@ -43,7 +43,7 @@ set(module __init__ _batch_size _gradients _out_of_memory _pair_file _pair_token
 list(TRANSFORM module APPEND .py)
 list(TRANSFORM module PREPEND ${CMAKE_SOURCE_DIR}/python/spillway/)
 install(FILES ${module} ${CMAKE_SOURCE_DIR}/python/spillway/py.typed DESTINATION ${private}/python/spillway)
-set(ranks __init__ control data_parallel errors life redo sharded watch)
+set(ranks __init__ control data_parallel errors known life redo sharded watch)
 list(TRANSFORM ranks APPEND .py)
 list(TRANSFORM ranks PREPEND ${CMAKE_SOURCE_DIR}/python/spillway/_ranks/)
 install(FILES ${ranks} DESTINATION ${private}/python/spillway/_ranks)
