@@ -4,6 +4,7 @@ import logging
 import typing
 
 from ._gradients import CannotUndo, GradientsBefore, arriving, wait_for_autograd
+from ._models import Models
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 from ._pieces import Arguments, ContainersBefore, check_joinable, cut, join, rows_of, tensors_of
 from ._undo import Buffers, Undo
@@ -33,7 +34,7 @@ class Recovery:
         self.failures = 0  # runs of this rank that were out of memory
         self.redone = 0  # calls that succeeded after one, of this rank or another
         self.rows: typing.Optional[int] = None  # the largest piece after a split; None: the whole micro-batch
-        self._function, self._model = function, model
+        self._function, self._models = function, Models(model)
         self._make_room = [make_room] if callable(make_room) else list(make_room)
         self._attempts, self._count = attempts, count
         # For this package.
@@ -63,7 +64,7 @@ class _Call:
 
     def __init__(self, owner: Recovery, arguments: Arguments) -> None:
         self._owner, self.arguments = owner, arguments
-        self.modules, self._parameters = _trained(owner._model, arguments)
+        self.modules, self._parameters = owner._models.of(arguments)
         self.repeated = False  # because of another rank's failure
         self.why_not: typing.Optional[str] = None  # what of the modules' work with other ranks cannot be repeated
         self.devices = {one.device for one in self._parameters if one.is_cuda}
@@ -218,31 +219,6 @@ def _gives(make_room: typing.Callable[[], typing.Any]) -> bool:
     release_tensors(failure)
     log.warning("making room failed: %s", summary(failure))
     return False
-
-
-def _trained(model: typing.Any, arguments: Arguments) -> tuple[list["torch.nn.Module"], list["torch.Tensor"]]:
-    """All modules, and the tensors whose gradients the function computes; each once."""
-    import torch
-
-    given: list[typing.Union[torch.nn.Module, torch.Tensor]]
-    if model is None:
-        given = [one for one in (*arguments[0], *arguments[1].values()) if isinstance(one, torch.nn.Module)]
-        if not given:
-            raise TypeError("spillway.step: no module is among the arguments: say whose gradients the function "
-                            "computes, as in spillway.step(model=model)")
-    else:
-        given = list(model) if not isinstance(model, (torch.nn.Module, torch.Tensor)) else [model]
-    modules: dict[int, torch.nn.Module] = {}
-    waiting = [one for one in given if isinstance(one, torch.nn.Module)]
-    while waiting:  # as modules() and parameters(), which take most of a millisecond
-        module = waiting.pop()
-        if id(module) not in modules:
-            modules[id(module)] = module
-            waiting += [one for one in module._modules.values() if one is not None]
-    tensors = {id(one): one for one in given if isinstance(one, torch.Tensor)}
-    for module in modules.values():
-        tensors.update((id(one), one) for one in module._parameters.values() if one is not None and one.requires_grad)
-    return list(modules.values()), list(tensors.values())
 
 
 def _check_ranks(modules: list["torch.nn.Module"], why: typing.Optional[str]) -> None:

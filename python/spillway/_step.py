@@ -34,8 +34,10 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
             loss.backward()
             return loss.detach()
 
-    model      whose gradients the function computes: a module, or an iterable of modules and tensors. Left out: the
-               modules among the arguments of each call, such as `self`.
+    model      whose gradients the function computes: a module, a tensor, an optimizer, or an iterable or dictionary of
+               these (`named_parameters()`, `param_groups`). Modules and optimizers are asked at each call, anything
+               else once, here. Buffers are known of modules alone. Left out: the modules among the arguments of each
+               call, such as `self`, of which one must have a parameter that requires a gradient.
     restore    objects with state_dict and load_state_dict (a StatefulDataLoader) or get_state and set_state (a
                torch.Generator) that the function draws from.
     make_room  a function without arguments, or several, called in order outside the failed work until one returns
@@ -63,8 +65,8 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     Errors: what is no shortage of memory passes through. When nothing helps the last out-of-memory error is raised;
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
-    what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). TypeError: no
-    module is known. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward pass cannot
+    what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). TypeError:
+    `model` has something else in it, or no module is known. ValueError: `model` has nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward pass cannot
     be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the

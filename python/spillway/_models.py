@@ -1,0 +1,89 @@
+"""Whose gradients a function computes: what spillway.step is given as `model`, or the modules among the arguments."""
+import typing
+from collections.abc import Iterable, Mapping
+
+if typing.TYPE_CHECKING:
+    import torch
+
+    Trained = tuple[list[torch.nn.Module], list[torch.Tensor]]
+
+Arguments = tuple[tuple, dict]  # args and kwargs
+
+
+class Models:
+    """Modules and optimizers are asked at each call, because their parameters may be others by then. An iterator is
+    read once, here: it has nothing left for a second call."""
+
+    def __init__(self, model: typing.Any) -> None:
+        """Raises TypeError and ValueError for what is no model."""
+        self._given: typing.Optional[list[typing.Any]] = None if model is None else list(_parts(model))
+        if self._given == []:
+            raise ValueError("spillway.step: model has no module and no tensor in it, so that no gradient would be known")
+
+    def of(self, arguments: Arguments) -> "Trained":
+        """All modules, and the tensors whose gradients the function computes; each once."""
+        import torch
+
+        given = _among(arguments) if self._given is None else self._given
+        modules: dict[int, torch.nn.Module] = {}
+        tensors: dict[int, torch.Tensor] = {}
+        waiting = []
+        for one in given:
+            if isinstance(one, torch.nn.Module):
+                waiting.append(one)
+            elif isinstance(one, torch.Tensor):
+                tensors[id(one)] = one
+            else:
+                tensors.update((id(tensor), tensor) for group in one.param_groups for tensor in group["params"])
+        while waiting:  # as modules() and parameters(), which take most of a millisecond
+            module = waiting.pop()
+            if id(module) not in modules:
+                modules[id(module)] = module
+                waiting += [one for one in module._modules.values() if one is not None]
+        for module in modules.values():
+            tensors.update((id(one), one) for one in module._parameters.values() if one is not None and one.requires_grad)
+        if self._given is None and not tensors and (not modules or torch.is_grad_enabled()):
+            _refuse(given)
+        return list(modules.values()), list(tensors.values())
+
+
+def _parts(model: typing.Any) -> typing.Iterator[typing.Any]:
+    """The modules, optimizers and tensors in it."""
+    import torch
+
+    if isinstance(model, torch.Tensor):
+        if not model.is_leaf:
+            raise ValueError(f"spillway.step: model has a tensor of shape {list(model.shape)} that is computed from "
+                             "others, and has no gradient of its own: name the tensors that it is computed from")
+        yield model
+    elif isinstance(model, torch.nn.Module) or hasattr(model, "param_groups"):
+        yield model
+    elif isinstance(model, Mapping):  # by name; or an optimizer's group
+        yield from _parts(model["params"] if "params" in model else list(model.values()))
+    elif isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], str):
+        yield from _parts(model[1])  # of named_parameters()
+    elif isinstance(model, Iterable) and not isinstance(model, (str, bytes)):
+        for one in model:
+            yield from _parts(one)
+    else:
+        raise TypeError(f"spillway.step: model has the {_said(model)} in it: it takes modules, tensors, optimizers, and "
+                        "iterables and dictionaries of them")
+
+
+def _said(thing: typing.Any) -> str:
+    return f"{type(thing).__name__} {thing!r:.60}"
+
+
+def _among(arguments: Arguments) -> list[typing.Any]:
+    import torch
+
+    return [one for one in (*arguments[0], *arguments[1].values()) if isinstance(one, torch.nn.Module)]
+
+
+def _refuse(modules: list[typing.Any]) -> typing.NoReturn:
+    what = "no module is among the arguments"
+    if modules:
+        names = ", ".join(sorted({type(one).__name__ for one in modules}))
+        what = f"no module with a parameter that requires a gradient is among the arguments ({names} has none)"
+    raise TypeError(f"spillway.step: {what}: say whose gradients the function computes, as in "
+                    "spillway.step(model=model)")
