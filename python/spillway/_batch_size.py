@@ -6,6 +6,7 @@ import logging
 import sys
 import typing
 
+from ._functions import check_callable
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 
 log = logging.getLogger("spillway")
@@ -47,12 +48,14 @@ def find_executable_batch_size(function: typing.Optional[typing.Callable[..., ty
 
     The function is called from its beginning: what it did before it failed is not undone (spillway.step does that).
 
-    Errors: RuntimeError at size 0, from the last shortage; TypeError where the caller passes a batch size; what is no
-    shortage passes through. Thread-safety: one call at a time of functions that share a size.
+    Errors: RuntimeError at size 0, from the last shortage; TypeError where the caller passes a batch size, and for a
+    generator or async function; what is no shortage passes through. Thread-safety: one call at a time of functions that
+    share a size.
     """
     if function is None:
         return functools.partial(find_executable_batch_size, starting_batch_size=starting_batch_size,
                                  reduce_batch_size_fn=reduce_batch_size_fn, halve=halve, cache=cache)
+    check_callable(function, "find_executable_batch_size")
     key: typing.Hashable = object() if cache is None else cache
     sizes = {key: starting_batch_size} if cache is None else _remembered
     if sizes.get(key, 0) <= 0:  # new, or none was found the last time

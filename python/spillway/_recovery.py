@@ -22,7 +22,7 @@ _INTERRUPTED = ("spillway.step: some parameters have this micro-batch's gradient
 class Recovery:
     """What spillway.step keeps about one function: the attribute `recovery` of the decorated function."""
 
-    def __init__(self, function: typing.Callable[..., typing.Any], model: typing.Any, restore: typing.Iterable[object],
+    def __init__(self, function: typing.Callable[..., typing.Any], models: Models, restore: typing.Iterable[object],
                  make_room: typing.Any, attempts: int, split: typing.Union[bool, str],
                  count: typing.Optional[typing.Callable[..., float]], ranks_bound: float = 60.0) -> None:
         if attempts < 1:
@@ -34,7 +34,7 @@ class Recovery:
         self.failures = 0  # runs of this rank that were out of memory
         self.redone = 0  # calls that succeeded after one, of this rank or another
         self.rows: typing.Optional[int] = None  # the largest piece after a split; None: the whole micro-batch
-        self._function, self._models = function, Models(model)
+        self._function, self._models = function, models
         self._make_room = [make_room] if callable(make_room) else list(make_room)
         self._attempts, self._count = attempts, count
         # For this package.

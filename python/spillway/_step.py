@@ -2,6 +2,8 @@
 import functools
 import typing
 
+from ._functions import check_callable
+from ._models import Models
 from ._recovery import Recovery
 
 Function = typing.TypeVar("Function", bound=typing.Callable[..., typing.Any])
@@ -66,15 +68,18 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
     what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). TypeError:
-    `model` has something else in it, or no module is known. ValueError: `model` has nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward pass cannot
-    be undone.
+    the function is a generator function or async, `model` has something else in it, or no module is known. ValueError:
+    `model` has nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward
+    pass cannot be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
     process's generators meanwhile. Logs to logging.getLogger("spillway").
     """
+    model = model if isinstance(model, Models) else Models(model)
     if function is None:
         return functools.partial(step, model=model, restore=restore, make_room=make_room, attempts=attempts,
                                  split=split, count=count, ranks_bound=ranks_bound)
+    check_callable(function, "step")
     recovery = Recovery(function, model, restore, make_room, attempts, split, count, ranks_bound)
 
     # A plain function, so that it may be a method; frameworks look at its signature.

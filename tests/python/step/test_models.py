@@ -50,6 +50,10 @@ class Model(Case):
             with self.subTest(name):
                 self.assert_redone(lambda: torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)), of)
 
+    def test_one_decorator_serves_several_functions(self):
+        decorate = spillway.step(model=torch.nn.Linear(1, 1).parameters())
+        self.assertEqual([decorate(lambda: 1)(), decorate(lambda: 2)()], [1, 2])
+
     def test_parameters_that_come_later_are_known(self):
         def more(model):
             model.append(torch.nn.Linear(2, 2))
@@ -71,12 +75,12 @@ class Model(Case):
                  (lambda: 1, "function"), ([("weight", "bias")], "str 'bias'")]
         for wrong, told in cases:
             with self.subTest(told), self.assertRaisesRegex(TypeError, f"model has the {told}.* it takes modules"):
-                spillway.step(lambda: None, model=wrong)
+                spillway.step(model=wrong)
 
     def test_a_model_without_any_tensor_is_refused(self):
         for wrong in ([], {}, iter(()), [[], {}]):
             with self.subTest(type(wrong)), self.assertRaisesRegex(ValueError, "model has no module and no tensor"):
-                spillway.step(lambda: None, model=wrong)
+                spillway.step(model=wrong)
 
     def test_a_tensor_that_gets_no_gradient_of_its_own_is_refused(self):
         with self.assertRaisesRegex(ValueError, r"tensor of shape \[2\].* is computed from others"):
