@@ -1,7 +1,8 @@
 """A micro-batch cut into rows: the arguments of a call, and what the calls of the pieces return, as one."""
 import copy
+import io
 import typing
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 
 if typing.TYPE_CHECKING:
     import torch
@@ -35,42 +36,34 @@ def _is_tensor(value: typing.Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
 
 
-def tensors_of(arguments: Arguments) -> list["torch.Tensor"]:
-    found: list[torch.Tensor] = []
-    rebuilt(arguments, lambda leaf: found.append(leaf) if _is_tensor(leaf) else None)
+def leaves_of(arguments: Arguments) -> list[typing.Any]:
+    """What is in the tuples, lists and mappings, at any depth."""
+    found: list[typing.Any] = []
+    rebuilt(arguments, found.append)
     return found
 
 
-class ContainersBefore:
-    """The lists and mappings among the arguments, whose contents the function may change: `inputs.pop("labels")`."""
+def tensors_of(leaves: typing.Iterable[typing.Any]) -> list["torch.Tensor"]:
+    return [leaf for leaf in leaves if _is_tensor(leaf)]
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._before: list[tuple[typing.Any, typing.Any]] = []
-        for argument in (*arguments[0], *arguments[1].values()):
-            self._note(argument)
 
-    def _note(self, value: typing.Any) -> None:
-        if isinstance(value, MutableMapping):
-            self._before.append((value, dict(value)))
-        elif type(value) is list:
-            self._before.append((value, list(value)))
-        elif not isinstance(value, tuple):
-            return
-        for part in value.values() if isinstance(value, MutableMapping) else value:
-            self._note(part)
+def check_repeatable(name: str, leaves: list[typing.Any], restored: list[object]) -> None:
+    """Raises TypeError for an iterator, from which a redo would take what comes next."""
+    for leaf in leaves:
+        if isinstance(leaf, Iterator) and not any(leaf is one for one in restored) and not _is_written(leaf):
+            raise TypeError(f"spillway.step: {name} is given an iterator, a {type(leaf).__name__}: when memory runs out "
+                            "and the call is done again, it would take other data from it. Take the data from it before "
+                            "the call, or name it in `restore`, if it has state_dict and load_state_dict")
 
-    def restore(self) -> None:
-        for container, before in self._before:
-            if type(container) is list:
-                container[:] = before
-            elif [*map(id, container.values())] != [*map(id, before.values())] or list(container) != list(before):
-                container.clear()
-                container.update(before)
+
+def _is_written(thing: typing.Any) -> bool:
+    """A file that is not read: what is written to it twice changes no result."""
+    return isinstance(thing, io.IOBase) and (thing.closed or not thing.readable())
 
 
 def rows_of(arguments: Arguments) -> int:
     """The first dimension of the first tensor that has one; 0 without such."""
-    return next((tensor.shape[0] for tensor in tensors_of(arguments) if tensor.dim()), 0)
+    return next((tensor.shape[0] for tensor in tensors_of(leaves_of(arguments)) if tensor.dim()), 0)
 
 
 def cut(arguments: Arguments, rows: int, first: int, end: int) -> Arguments:

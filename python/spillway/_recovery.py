@@ -6,8 +6,8 @@ import typing
 from ._gradients import CannotUndo, GradientsBefore, arriving, wait_for_autograd
 from ._models import Models
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
-from ._pieces import Arguments, ContainersBefore, check_joinable, cut, join, rows_of, tensors_of
-from ._undo import Buffers, Undo
+from ._pieces import Arguments, check_joinable, check_repeatable, cut, join, leaves_of, rows_of, tensors_of
+from ._undo import Buffers, ContainersBefore, Undo
 
 if typing.TYPE_CHECKING:
     import torch
@@ -64,11 +64,13 @@ class _Call:
 
     def __init__(self, owner: Recovery, arguments: Arguments) -> None:
         self._owner, self.arguments = owner, arguments
+        leaves = leaves_of(arguments)
+        check_repeatable(owner.name, leaves, owner.others)
         self.modules, self._parameters = owner._models.of(arguments)
         self.repeated = False  # because of another rank's failure
         self.why_not: typing.Optional[str] = None  # what of the modules' work with other ranks cannot be repeated
         self.devices = {one.device for one in self._parameters if one.is_cuda}
-        self._versions = [(tensor, tensor._version) for tensor in tensors_of(arguments) if not tensor.is_inference()]
+        self._versions = [(tensor, tensor._version) for tensor in tensors_of(leaves) if not tensor.is_inference()]
         self._rows = rows_of(arguments) if owner.split else 0
         self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False

@@ -26,9 +26,10 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
 
     The function runs forward and backward of one micro-batch, or all of a training step before `optimizer.step()` and
     what changes weights, learning rate or counters. Before it is called again its exception's tensors are gone, and
-    gradients, random states (Python, NumPy, PyTorch's CPU and all CUDA devices), modules' buffers, containers among the
-    arguments and the objects in `restore` are what they were. Gradients are not copied: parameters that have the
-    micro-batch already get no second one.
+    gradients, random states (Python, NumPy, PyTorch's CPU and all CUDA devices), modules' buffers, the lists,
+    dictionaries, sets, deques and bytearrays among the arguments and in them, and the objects in `restore` are what they
+    were. Other objects are not: a counter in an object of your own is counted twice. Gradients are not copied:
+    parameters that have the micro-batch already get no second one.
 
         @spillway.step(model=model)
         def micro_batch(batch):
@@ -68,8 +69,9 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
     what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). TypeError:
-    the function is a generator function or async, `model` has something else in it, or no module is known. ValueError:
-    `model` has nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward
+    the function is a generator function or async, `model` has something else in it, no module is known, or an iterator
+    that is not in `restore` is among the arguments, from which a redo would draw the next batch. ValueError: `model` has
+    nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward
     pass cannot be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the

@@ -4,8 +4,8 @@ import typing
 
 from .._gradients import CannotUndo, wait_for_autograd
 from .._out_of_memory import is_out_of_memory, release_tensors, summary
-from .._pieces import ContainersBefore, cut, rows_of
-from .._undo import Undo
+from .._pieces import cut, rows_of
+from .._undo import ContainersBefore, Undo
 from . import data_parallel, sharded
 from .control import Control, Turn, control_of, new_number, note
 from .errors import RanksStopped
