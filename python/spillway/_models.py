@@ -18,7 +18,7 @@ class Models:
         """Raises TypeError and ValueError for what is no model."""
         self._given: typing.Optional[list[typing.Any]] = None if model is None else list(_parts(model))
         if self._given == []:
-            raise ValueError("spillway.step: model has no module and no tensor in it, so that no gradient would be known")
+            raise ValueError("spillway.step: model has no module and no tensor in it: no gradient would be known")
 
     def of(self, arguments: Arguments) -> "Trained":
         """All modules, and the tensors whose gradients the function computes; each once."""
@@ -41,7 +41,8 @@ class Models:
                 modules[id(module)] = module
                 waiting += [one for one in module._modules.values() if one is not None]
         for module in modules.values():
-            tensors.update((id(one), one) for one in module._parameters.values() if one is not None and one.requires_grad)
+            own = module._parameters.values()
+            tensors.update((id(one), one) for one in own if one is not None and one.requires_grad)
         if self._given is None and not tensors and (not modules or torch.is_grad_enabled()):
             _refuse(given)
         return list(modules.values()), list(tensors.values())
@@ -66,8 +67,8 @@ def _parts(model: typing.Any) -> typing.Iterator[typing.Any]:
         for one in model:
             yield from _parts(one)
     else:
-        raise TypeError(f"spillway.step: model has the {_said(model)} in it: it takes modules, tensors, optimizers, and "
-                        "iterables and dictionaries of them")
+        raise TypeError(f"spillway.step: model has the {_said(model)} in it: it takes modules, tensors, optimizers, "
+                        "and iterables and dictionaries of them")
 
 
 def _said(thing: typing.Any) -> str:

@@ -51,9 +51,9 @@ def check_repeatable(name: str, leaves: list[typing.Any], restored: list[object]
     """Raises TypeError for an iterator, from which a redo would take what comes next."""
     for leaf in leaves:
         if isinstance(leaf, Iterator) and not any(leaf is one for one in restored) and not _is_written(leaf):
-            raise TypeError(f"spillway.step: {name} is given an iterator, a {type(leaf).__name__}: when memory runs out "
-                            "and the call is done again, it would take other data from it. Take the data from it before "
-                            "the call, or name it in `restore`, if it has state_dict and load_state_dict")
+            raise TypeError(f"spillway.step: {name} is given an iterator, a {type(leaf).__name__}: a call that is done "
+                            "again would take other data from it. Take the data from it before the call, or name it in "
+                            "`restore`, if it has state_dict and load_state_dict")
 
 
 def _is_written(thing: typing.Any) -> bool:

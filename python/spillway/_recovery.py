@@ -3,7 +3,7 @@ import gc
 import logging
 import typing
 
-from ._gradients import CannotUndo, GradientsBefore, arriving, wait_for_autograd
+from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, wait_for_autograd
 from ._models import Models
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 from ._pieces import Arguments, check_joinable, check_repeatable, cut, join, leaves_of, rows_of, tensors_of
@@ -17,6 +17,9 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("spillway")
 _INTERRUPTED = ("spillway.step: some parameters have this micro-batch's gradients and others not: call zero_grad() "
                 "before training goes on")
+
+_IN_A_REDO = ("spillway.step: the call was done again because memory ran out. Where the function had changed an object "
+              "that was not put back, name that in `restore`, or change it outside the function")
 
 
 class Recovery:
@@ -41,6 +44,7 @@ class Recovery:
         self.split, self.others, self.ranks_bound = split, list(restore), ranks_bound
         self.buffers = Buffers()
         self.name = getattr(function, "__name__", type(function).__name__)
+        self.pieces_known = False  # that the function leaves gradients alone, as it must in pieces
         self.known: typing.Any = None  # the collectives of calls that have succeeded, once there were any
 
     def run(self, args: tuple, kwargs: dict) -> typing.Any:
@@ -74,6 +78,7 @@ class _Call:
         self._rows = rows_of(arguments) if owner.split else 0
         self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False
+        self._unchanged = Unchanged()
         self._weights: list[float] = []
         self._results: list[typing.Any] = []
 
@@ -83,6 +88,7 @@ class _Call:
 
     def joined(self) -> typing.Any:
         """The result of the pieces, once all of them have been run."""
+        self._owner.pieces_known |= len(self._results) > 1
         return self._results[0] if len(self._results) == 1 else join(self._results, self._weights)
 
     def run_piece(self, arguments: Arguments, weight: float) -> typing.Optional[BaseException]:
@@ -122,7 +128,7 @@ class _Call:
         """Runs these rows at once until that succeeds, or else in smaller pieces."""
         whole = (first, end) == (0, self._rows)
         arguments = self.arguments if whole else cut(self.arguments, self._rows, first, end)
-        weight = 1.0 if whole else self.weight(arguments)
+        weight = None if whole else self.weight(arguments)
         undo = Undo(self.modules, self._owner.buffers, self._owner.others)
         attempt = 1
         while (error := self._attempt(arguments, weight, undo, had)) is not None:
@@ -132,27 +138,30 @@ class _Call:
         else:
             return
         if not self._owner.split or end - first < 2:
-            raise _interrupted(error)
+            raise _noted(error, _INTERRUPTED)
         middle = (first + end + 1) // 2
         self._owner.rows = middle - first
         log.warning("%s: split into pieces of %d rows from now on", self._owner.name, self._owner.rows)
         self._run_pieces(first, middle, had)
         self._run_pieces(middle, end, had)
 
-    def _attempt(self, arguments: Arguments, weight: float, undo: Undo, had: "Had") -> typing.Optional[BaseException]:
-        """None, with the result noted; or why memory ran out, with everything put back but for what `had` tells."""
+    def _attempt(self, arguments: Arguments, weight: typing.Optional[float], undo: Undo,
+                 had: "Had") -> typing.Optional[BaseException]:
+        """None, with the result noted; or why memory ran out, with everything put back but for what `had` tells.
+        `weight`: that of a piece."""
         gradients, containers = GradientsBefore(self._parameters), ContainersBefore(arguments)
         failure: typing.Optional[BaseException] = None
         try:
-            with arriving(self._parameters, had, weight):
+            unchanged = self._unchanged if self._redone else None
+            with arriving(self._parameters, had, weight, unchanged, contents=not self._owner.pieces_known):
                 result = self._owner._function(*arguments[0], **arguments[1])
         except Exception as error:
             if not is_out_of_memory(error):
-                raise
+                raise _noted(error, _IN_A_REDO) if self._redone else error
             failure = error
         if failure is None:
             self._owner.buffers.learn()
-            self._keep(result, weight)
+            self._keep(result, 1.0 if weight is None else weight)
             return None
         # Outside `except`, and without the failed function's variables: they would keep its tensors alive.
         self._owner.failures += 1
@@ -162,7 +171,7 @@ class _Call:
         obstacle = self._take_back(undo, gradients, had)
         if obstacle is not None:
             log.error("%s: %s; not redone: %s", self._owner.name, summary(failure), obstacle)
-            raise _interrupted(failure)
+            raise _noted(failure, _INTERRUPTED)
         return failure
 
     def _keep(self, result: typing.Any, weight: float) -> None:
@@ -204,9 +213,9 @@ class _Call:
             torch.cuda.empty_cache()
 
 
-def _interrupted(error: BaseException) -> BaseException:
+def _noted(error: BaseException, text: str) -> BaseException:
     if hasattr(error, "add_note"):  # of Python 3.11
-        error.add_note(_INTERRUPTED)
+        error.add_note(text)
     return error
 
 

@@ -24,12 +24,13 @@ def step(*, model: typing.Any = ..., restore: typing.Iterable[object] = ..., mak
 def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, split=False, count=None, ranks_bound=60.0):
     """Redoes a function when it runs out of memory, so that what it computes is what it would have computed with room.
 
-    The function runs forward and backward of one micro-batch, or all of a training step before `optimizer.step()` and
-    what changes weights, learning rate or counters. Before it is called again its exception's tensors are gone, and
-    gradients, random states (Python, NumPy, PyTorch's CPU and all CUDA devices), modules' buffers, the lists,
-    dictionaries, sets, deques and bytearrays among the arguments and in them, and the objects in `restore` are what they
-    were. Other objects are not: a counter in an object of your own is counted twice. Gradients are not copied:
-    parameters that have the micro-batch already get no second one.
+    The function runs forward and backward of one micro-batch, and nothing that changes weights, gradients, the learning
+    rate or counters: zero_grad(), clipping, `scaler.unscale_()`, `optimizer.step()` and the schedule stay outside.
+    Before it is called again its exception's tensors are gone, and gradients, random states (Python, NumPy, PyTorch's
+    CPU and all CUDA devices), modules' buffers, the lists, dictionaries, sets, deques and bytearrays among the
+    arguments and in them, and the objects in `restore` are what they were. Other objects are not: a counter in an
+    object of your own counts twice. Gradients are not copied: parameters that have the micro-batch already get no
+    second one.
 
         @spillway.step(model=model)
         def micro_batch(batch):
@@ -42,7 +43,7 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
                else once, here. Buffers are known of modules alone. Left out: the modules among the arguments of each
                call, such as `self`, of which one must have a parameter that requires a gradient.
     restore    objects with state_dict and load_state_dict (a StatefulDataLoader) or get_state and set_state (a
-               torch.Generator) that the function draws from.
+               torch.Generator) that the function draws from; a GradScaler whose unscale_() it calls.
     make_room  a function without arguments, or several, called in order outside the failed work until one returns
                anything but False, which says that it has nothing to give. The caches are emptied anyway. The first redo
                needs none of them; each further one needs one that gives.
@@ -68,11 +69,12 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     Errors: what is no shortage of memory passes through. When nothing helps the last out-of-memory error is raised;
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
-    what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). TypeError:
-    the function is a generator function or async, `model` has something else in it, no module is known, or an iterator
-    that is not in `restore` is among the arguments, from which a redo would draw the next batch. ValueError: `model` has
-    nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward
-    pass cannot be undone.
+    what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). RuntimeError
+    in a redo, or in pieces: the function itself changes gradients, and would have changed them twice; zero_grad() must
+    come here too. TypeError: the function is a generator function or async, `model` has something else in it, no module
+    is known, or an iterator that is not in `restore` is among the arguments, from which a redo would take other data.
+    ValueError: `model` has nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the
+    backward pass cannot be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
     process's generators meanwhile. Logs to logging.getLogger("spillway").

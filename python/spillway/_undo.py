@@ -34,12 +34,36 @@ def _random_states() -> list[_Restore]:
 
 def _state_of(thing: typing.Any) -> _Restore:
     """A function that puts back the state that `thing` has now."""
+    if hasattr(thing, "_per_optimizer_states"):
+        return _state_of_scaler(thing)
     for get, put in (("state_dict", "load_state_dict"), ("get_state", "set_state"), ("getstate", "setstate")):
         if hasattr(thing, get) and hasattr(thing, put):
             state = getattr(thing, get)()
             return lambda: getattr(thing, put)(state)
     raise TypeError(f"spillway.step: {type(thing).__name__} in `restore` has neither state_dict and load_state_dict "
                     "nor get_state and set_state")
+
+
+def _state_of_scaler(scaler: typing.Any) -> _Restore:
+    """Of a GradScaler: which optimizers' gradients unscale_() has passed. state_dict() leaves that out, and waits for
+    the device. The scale itself is changed by update() alone, in place."""
+    scale = scaler._scale
+    version = 0 if scale is None else scale._version
+
+    def copied(states: dict[int, typing.Any]) -> dict[int, typing.Any]:
+        return {key: {**state, "found_inf_per_device": dict(state["found_inf_per_device"])}
+                for key, state in states.items()}
+
+    states = copied(scaler._per_optimizer_states)
+
+    def restore() -> None:
+        now = scaler._scale
+        if now is not None and (now._version != version or (scale is not None and now is not scale)):
+            raise CannotUndo("the function called update() of a gradient scaler")
+        scaler._per_optimizer_states.clear()
+        scaler._per_optimizer_states.update(copied(states))
+
+    return restore
 
 
 def _copy(tensor: "torch.Tensor") -> "torch.Tensor":

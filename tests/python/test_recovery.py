@@ -51,5 +51,15 @@ class Limit(Case):
                 self.assertRegex(said, r"^failures \d+ rows (512|1024|2048) equal True$")
 
 
+class Gradients(Case):
+    """On a card torch._foreach_* changes gradients without counting it in their versions."""
+
+    def test_a_function_that_changes_them_is_redone_exactly_or_not_at_all(self):
+        self.assertEqual(self.output_of("step/changed_gradients.py"), [
+            "clipped where there was no gradient: the same", "clipped before the failure: error",
+            "clipped after the failure: the same", "zeroed in place before the failure: error",
+            "multiplied by one: the same", *["clipped in pieces: error"] * 4, *["left alone in pieces: the same"] * 4])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -94,7 +94,7 @@ class AmongTheArguments(Case):
 
     def test_a_module_with_nothing_to_train_is_not_enough(self):
         loss = spillway.step(lambda criterion, rows: criterion(rows, rows))
-        with self.assertRaisesRegex(TypeError, "no module with a parameter that requires a gradient is .*MSELoss has none"):
+        with self.assertRaisesRegex(TypeError, "no module with a parameter that requires a gradient is .*MSELoss has"):
             loss(torch.nn.MSELoss(), batch(0))
 
     def test_a_frozen_model_is_enough_where_gradients_are_off(self):
