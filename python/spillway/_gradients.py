@@ -13,6 +13,8 @@ import contextlib
 import typing
 import weakref
 
+from ._models import Unnamed, unknown
+
 if typing.TYPE_CHECKING:
     import torch
 
@@ -70,15 +72,28 @@ def _content(tensor: typing.Optional["torch.Tensor"]) -> typing.Optional["torch.
 
 
 class Unchanged:
-    """The contents of gradients during the runs of a call that follow a failure."""
+    """What must be as the failed run left it, in the runs of a call that follow, until these come to where that failed:
+    the contents of gradients, and the gradients of tensors that are not known."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: typing.Iterable["torch.Tensor"]) -> None:
+        self._known = list(known)
+        self._unnamed: typing.Optional[Unnamed] = None
+        self._search = True
+        self._doubled: typing.Optional[torch.Tensor] = None
         self._before: dict[torch.Tensor, tuple[typing.Any, torch.Tensor]] = {}
         self._then: typing.Optional[dict[torch.Tensor, torch.Tensor]] = None  # when the failed run was overtaken
+
+    def failed(self) -> None:
+        """Gradients that are new since then are searched for before the next run."""
+        self._search = True
 
     def begin(self, had: "Had") -> None:
         """`had`: of all parameters. A gradient that the failed run made anew is made anew again."""
         self._compare()  # with what the last run left, if that failed too
+        if self._search or self._unnamed is None:
+            self._unnamed = Unnamed(self._known)
+            self._search = False
+        self._unnamed.note()
         self._before = {parameter: (weakref.ref(parameter.grad), content) for parameter, count in had.items()
                         if count >= 0 and (content := _content(parameter.grad)) is not None}
         self._then = None
@@ -86,12 +101,15 @@ class Unchanged:
     def overtaken(self) -> None:
         """Before the first contribution that the failed run did not have. Waits for no device."""
         if self._then is None:
+            self._doubled = self._unnamed.changed() if self._unnamed is not None else None
             self._then = self._now()
 
     def check(self) -> None:
         """After a run that succeeded."""
         self._compare()
         self._before, self._then = {}, None
+        if self._unnamed is not None:
+            self._unnamed.note()
 
     def _now(self) -> dict["torch.Tensor", "torch.Tensor"]:
         """Of the gradients that are still there: the function may drop them itself."""
@@ -99,6 +117,10 @@ class Unchanged:
                 if gradient() is parameter.grad and (content := _content(parameter.grad)) is not None}
 
     def _compare(self) -> None:
+        if self._then is None and self._unnamed is not None:
+            self._doubled = self._unnamed.changed()
+        if self._doubled is not None:
+            raise unknown(self._doubled)
         then = self._now() if self._then is None else self._then
         for parameter, content in then.items():
             if content.item() != self._before[parameter][1].item():

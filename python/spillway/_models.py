@@ -1,5 +1,7 @@
 """Whose gradients a function computes: what spillway.step is given as `model`, or the modules among the arguments."""
+import gc
 import typing
+import weakref
 from collections.abc import Iterable, Mapping
 
 if typing.TYPE_CHECKING:
@@ -88,3 +90,51 @@ def _refuse(modules: list[typing.Any]) -> typing.NoReturn:
         what = f"no module with a parameter that requires a gradient is among the arguments ({names} has none)"
     raise TypeError(f"spillway.step: {what}: say whose gradients the function computes, as in "
                     "spillway.step(model=model)")
+
+
+class Unnamed:
+    """The tensors that have a gradient after a failed run and are not known. Where a redo adds to one, the failed run
+    may have done so too. The search takes as long as a collection of garbage, which a failure makes anyway. It finds
+    what Python's collector knows, and nothing that gc.freeze() has taken from it."""
+
+    def __init__(self, known: typing.Iterable["torch.Tensor"]) -> None:
+        import torch
+
+        others = set(map(id, known))
+        self._tensors = [weakref.ref(one) for one in gc.get_objects()
+                         if issubclass(type(one), torch.Tensor) and id(one) not in others
+                         and one.is_leaf and one.requires_grad and one.grad is not None]
+        self.note()
+
+    def note(self) -> None:
+        """Takes their gradients as they are now for those before."""
+        self._before = [(reference, weakref.ref(tensor.grad), tensor.grad._version) for reference in self._tensors
+                        if (tensor := reference()) is not None and tensor.grad is not None]
+
+    def changed(self) -> typing.Optional["torch.Tensor"]:
+        """One whose gradient has been added to. A gradient that is another one was dropped by the function itself."""
+        for reference, gradient, version in self._before:
+            tensor = reference()
+            if tensor is not None and tensor.grad is not None and tensor.grad is gradient() \
+                    and tensor.grad._version != version:
+                return tensor
+        return None
+
+
+def unknown(tensor: "torch.Tensor") -> RuntimeError:
+    # Without the words by which a shortage is known.
+    return RuntimeError(f"spillway.step: {_name(tensor)}a tensor of shape {list(tensor.shape)}, gets gradients from "
+                        "the function, and is not known: it may have this micro-batch twice. Name it, or its module, "
+                        "in spillway.step(model=...). Gradients are incomplete now: call zero_grad() before training "
+                        "goes on")
+
+
+def _name(tensor: "torch.Tensor") -> str:
+    import torch
+
+    for module in gc.get_objects():
+        if issubclass(type(module), torch.nn.Module):
+            for name, one in vars(module).get("_parameters", {}).items():
+                if one is tensor:
+                    return f"{name} of {type(module).__name__}, "
+    return ""

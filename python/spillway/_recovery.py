@@ -78,7 +78,7 @@ class _Call:
         self._rows = rows_of(arguments) if owner.split else 0
         self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False
-        self._unchanged = Unchanged()
+        self._unchanged = Unchanged(self._parameters)
         self._weights: list[float] = []
         self._results: list[typing.Any] = []
 
@@ -165,6 +165,7 @@ class _Call:
             return None
         # Outside `except`, and without the failed function's variables: they would keep its tensors alive.
         self._owner.failures += 1
+        self._unchanged.failed()
         release_tensors(failure)
         wait_for_autograd(self.devices)
         containers.restore()

@@ -70,11 +70,11 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
     what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). RuntimeError
-    in a redo, or in pieces: the function itself changes gradients, and would have changed them twice; zero_grad() must
-    come here too. TypeError: the function is a generator function or async, `model` has something else in it, no module
-    is known, or an iterator that is not in `restore` is among the arguments, from which a redo would take other data.
-    ValueError: `model` has nothing in it. Nothing is redone during a CUDA graph capture. Optimizers that run inside the
-    backward pass cannot be undone.
+    in a redo or in pieces: the function itself changes gradients, and would have changed them twice, or it adds to those
+    of a tensor that is not known; zero_grad() must come here too. TypeError: the function is a generator function or
+    async, `model` has something else in it, no module is known, or an iterator that is not in `restore` is among the
+    arguments, from which a redo would take other data. ValueError: `model` has nothing in it. Nothing is redone during a
+    CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
     process's generators meanwhile. Logs to logging.getLogger("spillway").
