@@ -1,6 +1,7 @@
 """A micro-batch cut into rows: the arguments of a call, and what the calls of the pieces return, as one."""
 import copy
 import io
+import sys
 import typing
 from collections.abc import Iterator, MutableMapping
 
@@ -8,26 +9,31 @@ if typing.TYPE_CHECKING:
     import torch
 
 Arguments = tuple[tuple, dict]  # args and kwargs
-_Leaf = typing.Callable[[typing.Any], typing.Any]
-_CONTAINERS = (tuple, list, MutableMapping)
+_Place = tuple[typing.Any, ...]  # in the arguments: positions and keys
 
 
-def rebuilt(value: typing.Any, of_leaf: _Leaf, of_list: typing.Optional[_Leaf] = None) -> typing.Any:
-    """New tuples, lists and mappings around what `of_leaf` makes of the rest; a list without containers and tensors is
-    what `of_list` makes of it."""
-    if type(value) is tuple or type(value).__bases__ == (tuple,):  # a named one, but no PackedSequence
-        parts = [rebuilt(part, of_leaf, of_list) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if type(value) is list:
-        if of_list is not None and not any(isinstance(part, _CONTAINERS) or _is_tensor(part) for part in value):
-            return of_list(value)
-        return [rebuilt(part, of_leaf, of_list) for part in value]
+def _parts(value: typing.Any) -> typing.Optional[dict[typing.Any, typing.Any]]:
+    """What a tuple, list or mapping has in it, by position or key; None of anything else."""
+    import torch
+
     if isinstance(value, MutableMapping):
-        result = copy.copy(value)
-        for key, part in value.items():
-            result[key] = rebuilt(part, of_leaf, of_list)
-        return result
-    return of_leaf(value)
+        return dict(value)
+    plain = type(value) is tuple or type(value).__bases__ == (tuple,)  # a named one, but no PackedSequence
+    if isinstance(value, list) or (plain and not isinstance(value, torch.Size)):
+        return dict(enumerate(value))
+    return None
+
+
+def _like(value: typing.Any, parts: typing.Iterable[typing.Any]) -> typing.Any:
+    """A container as `value` is, with other parts."""
+    if isinstance(value, tuple):
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    result = copy.copy(value)
+    if isinstance(value, list):
+        result[:] = parts
+    else:
+        result.update(zip(list(value), parts))
+    return result
 
 
 def _is_tensor(value: typing.Any) -> bool:
@@ -39,7 +45,14 @@ def _is_tensor(value: typing.Any) -> bool:
 def leaves_of(arguments: Arguments) -> list[typing.Any]:
     """What is in the tuples, lists and mappings, at any depth."""
     found: list[typing.Any] = []
-    rebuilt(arguments, found.append)
+    waiting: list[typing.Any] = [arguments]
+    while waiting:
+        value = waiting.pop()
+        parts = _parts(value)
+        if parts is None:
+            found.append(value)
+        else:
+            waiting.extend(reversed(parts.values()))
     return found
 
 
@@ -61,43 +74,115 @@ def _is_written(thing: typing.Any) -> bool:
     return isinstance(thing, io.IOBase) and (thing.closed or not thing.readable())
 
 
+def _first_with_rows(arguments: Arguments) -> typing.Optional["torch.Tensor"]:
+    return next((tensor for tensor in tensors_of(leaves_of(arguments)) if tensor.dim()), None)
+
+
 def rows_of(arguments: Arguments) -> int:
     """The first dimension of the first tensor that has one; 0 without such."""
-    return next((tensor.shape[0] for tensor in tensors_of(leaves_of(arguments)) if tensor.dim()), 0)
+    first = _first_with_rows(arguments)
+    return 0 if first is None else first.shape[0]
 
 
-def cut(arguments: Arguments, rows: int, first: int, end: int) -> Arguments:
-    """Rows `first` to `end` of every tensor, and of every list of plain values, that has `rows`; the rest whole."""
-    def of_leaf(leaf: typing.Any) -> typing.Any:
-        return leaf[first:end] if _is_tensor(leaf) and leaf.dim() and leaf.shape[0] == rows else leaf
+class Cut:
+    """Cuts arguments into pieces of their rows.
 
-    return rebuilt(arguments, of_leaf, lambda values: values[first:end] if len(values) == rows else values)
+    A tensor or NumPy array whose first dimension is the number of rows is cut, and so is a list or tuple of as many
+    parts. In any other list or tuple, in named tuples and in mappings, every part is looked at by itself; what is
+    something else stays whole. A list or tuple of as many parts, of which each would be cut too, may be either: the
+    container of the first tensor, whose rows are counted, is not cut, and what was one of both in an earlier call still
+    is. Else ValueError is raised.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[_Place, bool] = {}  # whether the container there has a part for each row
+
+    def __call__(self, arguments: Arguments, rows: int, first: int, end: int) -> Arguments:
+        counted = _first_with_rows(arguments)
+
+        def cut(value: typing.Any, place: _Place) -> typing.Any:
+            if _has_rows(value, rows):
+                return value[first:end]
+            parts = _parts(value)
+            if parts is None:
+                return value
+            if self._is_of_rows(value, parts, rows, place, counted):
+                return _like(value, list(value)[first:end])
+            return _like(value, [cut(part, (*place, key)) for key, part in parts.items()])
+
+        args, kwargs = arguments
+        return (tuple(cut(one, (position,)) for position, one in enumerate(args)),
+                {name: cut(one, (name,)) for name, one in kwargs.items()})
+
+    def _is_of_rows(self, value: typing.Any, parts: dict[typing.Any, typing.Any], rows: int, place: _Place,
+                    counted: typing.Optional["torch.Tensor"]) -> bool:
+        if isinstance(value, MutableMapping) or hasattr(value, "_fields"):
+            return False
+        if len(parts) != rows:
+            self._known.setdefault(place, False)
+            return False
+        if place not in self._known:
+            if any(leaf is counted for leaf in leaves_of(((value,), {}))):
+                return False
+            if all(_may_be_cut(part, rows) for part in parts.values()):
+                raise ValueError(f"spillway.step: argument {_said(place)} is a {type(value).__name__} of {rows} parts "
+                                 f"that have {rows} rows each: it may have a part for each row, or parts that have all "
+                                 "rows. Pass parts that have all rows in a dictionary, and a part for each row in a "
+                                 "NumPy array of objects")
+            self._known[place] = True
+        return self._known[place]
 
 
-def check_joinable(result: typing.Any) -> None:
+def _has_rows(value: typing.Any, rows: int) -> bool:
+    numpy = sys.modules.get("numpy")
+    is_array = _is_tensor(value) or (numpy is not None and isinstance(value, numpy.ndarray))
+    return is_array and value.ndim > 0 and value.shape[0] == rows
+
+
+def _may_be_cut(value: typing.Any, rows: int) -> bool:
+    """Whether it, or something in it, has as many rows."""
+    if _has_rows(value, rows):
+        return True
+    parts = _parts(value)
+    if parts is None:
+        return False
+    is_list = not isinstance(value, MutableMapping) and not hasattr(value, "_fields")
+    return (is_list and len(parts) == rows) or any(_may_be_cut(part, rows) for part in parts.values())
+
+
+def _said(place: _Place) -> str:
+    first, *others = place
+    return f"{first + 1 if isinstance(first, int) else first}" + "".join(f"[{one!r}]" for one in others)
+
+
+def check_joinable(result: typing.Any, place: _Place = ()) -> None:
     """Raises TypeError for what join() cannot join."""
-    if isinstance(result, MutableMapping):
-        result = list(result.values())
+    parts = result if isinstance(result, MutableMapping) else None
     if isinstance(result, tuple) or type(result) is list:
-        for part in result:
-            check_joinable(part)
+        parts = dict(enumerate(result))
+    if parts is not None:
+        for key, part in parts.items():
+            check_joinable(part, (*place, key))
     elif result is not None and not _is_tensor(result) and type(result) not in (int, float):
-        raise TypeError(f"spillway.step: a function that may be split returned a {type(result).__name__}: return None, "
-                        "numbers, tensors, or tuples, lists and dictionaries of them")
+        where = " in " + "".join(f"[{one!r}]" for one in place) if place else ""
+        raise TypeError(f"spillway.step: a function that may be split returned a {type(result).__name__}{where}: "
+                        "return None, numbers, tensors, or tuples, lists and dictionaries of them")
 
 
 def join(results: list[typing.Any], weights: list[float]) -> typing.Any:
     """What the whole call would have returned: numbers and tensors without dimensions are summed with the weights,
-    other tensors concatenated, containers joined part by part."""
+    other tensors concatenated, containers joined part by part. Raises TypeError where pieces have other parts."""
     first = results[0]
     if first is None:
         return None
     if isinstance(first, MutableMapping):
+        _check_same([list(result) for result in results])
         joined = copy.copy(first)
         for key in first:
             joined[key] = join([result[key] for result in results], weights)
         return joined
     if isinstance(first, (tuple, list)):
+        _check_same([list(range(len(result))) for result in results])
         parts = [join(list(part), weights) for part in zip(*results)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     if _is_tensor(first) and first.dim():
@@ -105,3 +190,12 @@ def join(results: list[typing.Any], weights: list[float]) -> typing.Any:
 
         return torch.cat(results)
     return sum(result * weight for result, weight in zip(results, weights) if weight)
+
+
+def _check_same(parts: list[typing.Any]) -> None:
+    """`parts`: which the containers of the pieces have."""
+    other = next((one for one in parts if one != parts[0]), None)
+    if other is not None:
+        raise TypeError(f"spillway.step: a container that the function returned has the parts {parts[0]} in one piece "
+                        f"and {other} in another: return the same parts in each piece, and what belongs to rows as a "
+                        "tensor")

@@ -6,7 +6,7 @@ import typing
 from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, wait_for_autograd
 from ._models import Models
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
-from ._pieces import Arguments, check_joinable, check_repeatable, cut, join, leaves_of, rows_of, tensors_of
+from ._pieces import Arguments, Cut, check_joinable, check_repeatable, join, leaves_of, rows_of, tensors_of
 from ._undo import Buffers, ContainersBefore, Undo
 
 if typing.TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Recovery:
         # For this package.
         self.split, self.others, self.ranks_bound = split, list(restore), ranks_bound
         self.buffers = Buffers()
+        self.cut = Cut()
         self.name = getattr(function, "__name__", type(function).__name__)
         self.pieces_known = False  # that the function leaves gradients alone, as it must in pieces
         self.known: typing.Any = None  # the collectives of calls that have succeeded, once there were any
@@ -102,6 +103,12 @@ class _Call:
         self._keep(result, weight)
         return None
 
+    def cut(self, first: int, end: int) -> Arguments:
+        try:
+            return self._owner.cut(self.arguments, self._rows, first, end)
+        except ValueError as error:
+            raise _noted(error, _INTERRUPTED)
+
     def forget_results(self) -> None:
         self._results, self._weights = [], []
 
@@ -127,7 +134,7 @@ class _Call:
     def _run_rows(self, first: int, end: int, had: "Had") -> None:
         """Runs these rows at once until that succeeds, or else in smaller pieces."""
         whole = (first, end) == (0, self._rows)
-        arguments = self.arguments if whole else cut(self.arguments, self._rows, first, end)
+        arguments = self.arguments if whole else self.cut(first, end)
         weight = None if whole else self.weight(arguments)
         undo = Undo(self.modules, self._owner.buffers, self._owner.others)
         attempt = 1

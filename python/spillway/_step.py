@@ -48,10 +48,14 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
                anything but False, which says that it has nothing to give. The caches are emptied anyway. The first redo
                needs none of them; each further one needs one that gives.
     attempts   most runs of one micro-batch or piece of it.
-    split      "mean" (or True): when nothing else helps, every tensor among the arguments that has as many rows as the
-               first one is halved, and again down to one row. Gradients are those of the mean over all rows; "sum": of
-               losses that are sums. The function must return None, numbers, tensors or containers of them. Pieces stay
-               as small for later calls: `function.recovery.rows`, None for whole micro-batches again.
+    split      "mean" (or True): when nothing else helps, the arguments are halved, and again down to one row: every
+               tensor and NumPy array that has as many rows as the first tensor, and every list and tuple that has as
+               many parts. In other lists and tuples, in named tuples and in dictionaries each part is halved by
+               itself; all else stays whole. A list or tuple of as many parts, each of which has as many rows itself,
+               may be either: ValueError, unless earlier pieces have told which. Gradients are those of the mean over
+               all rows; "sum": of losses that are sums. The function must return None, numbers, tensors or containers
+               of them, with as many parts in each piece. Pieces stay as small for later calls:
+               `function.recovery.rows`, None for whole micro-batches again.
     count      of the arguments of a call, how much they weigh in the mean: the number of their targets. Left out: the
                number of rows.
     ranks_bound
@@ -70,11 +74,11 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
     what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). RuntimeError
-    in a redo or in pieces: the function itself changes gradients, and would have changed them twice, or it adds to those
-    of a tensor that is not known; zero_grad() must come here too. TypeError: the function is a generator function or
-    async, `model` has something else in it, no module is known, or an iterator that is not in `restore` is among the
-    arguments, from which a redo would take other data. ValueError: `model` has nothing in it. Nothing is redone during a
-    CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
+    in a redo or in pieces: the function itself changes gradients, and would have changed them twice, or it adds to
+    those of a tensor that is not known; zero_grad() must come here too. TypeError: the function is a generator function
+    or async, `model` has something else in it, no module is known, or an iterator that is not in `restore` is among the
+    arguments, from which a redo would take other data. ValueError: `model` has nothing in it. Nothing is redone during
+    a CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
     process's generators meanwhile. Logs to logging.getLogger("spillway").

@@ -4,7 +4,7 @@ import typing
 
 from .._gradients import CannotUndo, wait_for_autograd
 from .._out_of_memory import is_out_of_memory, release_tensors, summary
-from .._pieces import cut, rows_of
+from .._pieces import rows_of
 from .._undo import ContainersBefore, Undo
 from . import data_parallel, sharded
 from .control import Control, Turn, control_of, new_number, note
@@ -222,7 +222,7 @@ class _Sharded:
         for number, (first, end) in enumerate(zip(edges, edges[1:])):
             arguments, weight = self._call.arguments, 1.0
             if pieces > 1:
-                arguments = cut(self._call.arguments, self._rows, first, end)
+                arguments = self._call.cut(first, end)
                 weight = self._call.weight(arguments)
             self._shards.begin_piece(weight)
             failure = self._call.run_piece(arguments, weight)

@@ -1,9 +1,11 @@
 """spillway.step(split=...): a micro-batch that does not fit is done in pieces, whose sum is the whole one's."""
+import typing
 import unittest
 
+import numpy
 import torch
 
-from step_case import Case, FailingBackward, Net, batch, plain, setUpModule, shortage, tearDownModule
+from step_case import Case, FailingBackward, Net, batch, plain, raised, setUpModule, shortage, tearDownModule
 import spillway
 
 
@@ -83,8 +85,122 @@ class Split(Case):
         self.assertEqual(micro_batch.recovery.rows, 1)
 
     def test_a_result_that_cannot_be_joined_is_told_at_the_first_call(self):
-        with self.assertRaisesRegex(TypeError, "returned a str"):
-            spillway.step(lambda model, rows: "done", split=True)(Net(), batch(0))
+        for result, told in (("done", "returned a str:"), ({"loss": 1.0, "s": "str"}, r"returned a str in \['s'\]:"),
+                             ([0.0, (None, {"a": object()})], r"returned a object in \[1\]\[1\]\['a'\]:")):
+            with self.subTest(told), self.assertRaisesRegex(TypeError, told):
+                spillway.step(lambda model, rows: result, split=True)(Net(), batch(0))
+
+    def test_results_that_have_other_parts_in_each_piece_are_told(self):
+        def returning(result):
+            return spillway.step(lambda model, rows: raised() if len(rows) > 3 else result(rows), split=True)
+
+        for result in (lambda rows: rows[:, 0].tolist(), lambda rows: {str(len(rows)): 1.0},
+                       lambda rows: {"losses": rows[:, 0].tolist()}):
+            with self.assertRaisesRegex(TypeError, "in one piece and .* in another"):
+                returning(result)(Net(), batch(0, 5))
+
+
+class Boxes(typing.NamedTuple):
+    boxes: torch.Tensor
+    scale: float
+
+
+class Names(list):
+    """A list of a class of its own."""
+
+
+class Cut(Case):
+    """Which of the arguments have a part for each row."""
+
+    ROWS = 8
+
+    def pieces(self, *arguments):
+        """The arguments beside the rows, of pieces of two rows."""
+        seen = []
+
+        @spillway.step(split=True)
+        def micro_batch(model, x, *others):
+            if len(x) > 2:
+                raise shortage()
+            seen.append(others)
+
+        micro_batch(Net(), torch.ones(self.ROWS, 8), *arguments)
+        return seen
+
+    def assert_cut(self, value):
+        """Into what slices of it are."""
+        got = [others[0] for others in self.pieces(value)]
+        self.assertEqual(len(got), self.ROWS // 2)
+        for index, part in enumerate(got):
+            self.assertIs(type(part), type(value))
+            self.assertEqual(str(part), str(type(value)(value[2 * index:2 * index + 2])
+                                            if isinstance(value, (list, tuple)) else value[2 * index:2 * index + 2]))
+
+    def assert_whole(self, value):
+        for others in self.pieces(value):
+            self.assertIs(others[0], value)
+
+    def test_what_has_a_part_for_each_row_is_cut(self):
+        dictionaries = [{"boxes": torch.ones(number + 1, 4)} for number in range(self.ROWS)]
+        tensors = [torch.ones(number + 1, 4) for number in range(self.ROWS)]
+        for values in (dictionaries, tensors, [[1] * (number + 1) for number in range(self.ROWS)],
+                       [(number, str(number)) for number in range(self.ROWS)], list("abcdefgh"), list(range(self.ROWS)),
+                       [Boxes(torch.ones(number + 1, 4), 1.0) for number in range(self.ROWS)]):
+            for kind in (list, tuple, Names):
+                with self.subTest(kind=kind, of=type(values[0])):
+                    self.assert_cut(kind(values))
+        self.assert_cut(numpy.arange(self.ROWS))
+        self.assert_cut(numpy.ones((self.ROWS, 3)))
+        self.assert_cut(numpy.array([{}] * self.ROWS, dtype=object))
+
+    def test_the_rest_stays_whole(self):
+        for value in ("abcdefgh", b"abcdefgh", bytearray(8), set(range(8)), range(8), torch.Size([8] * 8),
+                      numpy.ones((3, 8)), numpy.float64(1), torch.tensor(1.0), None, object()):
+            with self.subTest(type(value)):
+                self.assert_whole(value)
+
+    def test_in_a_structure_every_part_is_cut_by_itself(self):
+        x, y, names = torch.ones(self.ROWS, 2), numpy.arange(self.ROWS), list("abcdefgh")
+        value = (x, [y, {"names": names, "rate": 0.1}], Boxes(x, 2.0), Names([x]), "abcdefgh")
+        for (got,) in self.pieces(value):
+            (a, (b, inner), boxes, own, text) = got
+            self.assertEqual([len(one) for one in (a, b, inner["names"], boxes.boxes, own[0])], [2] * 5)
+            self.assertEqual((inner["rate"], boxes.scale, text), (0.1, 2.0, "abcdefgh"))
+            self.assertEqual((type(got), type(boxes), type(own)), (tuple, Boxes, Names))
+        self.assertEqual(len(names), self.ROWS)  # the caller's own
+
+    def test_what_may_be_either_is_an_error(self):
+        cases = {"tensors": [torch.ones(8, 4)] * 8, "a square": [list(range(8))] * 8,
+                 "dictionaries": tuple({"views": torch.ones(8)} for _ in range(8))}
+        for name, value in cases.items():
+            told = rf"argument 3\[0\] is a {type(value).__name__} of 8 parts that have 8 rows each"
+            with self.subTest(name), self.assertRaisesRegex(ValueError, told) as raised_error:
+                self.pieces([value])
+            self.assertIn("zero_grad()", "".join(raised_error.exception.__notes__))
+
+    def test_earlier_pieces_tell_what_it_is(self):
+        redone = spillway.step(lambda model, x, *others: seen.append(others) if len(x) < 2 else raised(), split=True)
+        for rows, size in ((4, 4), (2, 2)):  # as many parts as the last batch has rows
+            seen = []
+            x = torch.ones(rows, 8)
+            redone(Net(), x, (x, torch.ones(rows)), (224, 224), [torch.ones(2)] * rows)
+            self.assertEqual([[len(pair[0]), len(pair[1]), shape, len(parts)] for pair, shape, parts in seen],
+                             [[1, 1, (224, 224), 1]] * rows)
+
+    def test_the_first_tensors_own_container_is_a_structure(self):
+        seen = []
+        redone = spillway.step(lambda model, pair: seen.append([len(one) for one in pair])
+                               if len(pair[0]) < 2 else raised(), split=True)
+        redone(Net(), [torch.ones(2, 8), torch.ones(2)])
+        self.assertEqual(seen, [[1, 1], [1, 1]])
+
+    def test_as_many_arguments_as_rows_are_no_rows(self):
+        sizes = []
+        redone = spillway.step(lambda model, x, y: sizes.append((len(x), len(y))) if len(x) < 2 else raised(),
+                               split=True)
+        redone(Net(), torch.ones(3, 8), torch.ones(3))
+        redone(Net(), torch.ones(2, 8), y=torch.ones(2))
+        self.assertEqual(sizes, [(1, 1)] * 5)
 
 
 if __name__ == "__main__":
