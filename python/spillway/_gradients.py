@@ -50,11 +50,20 @@ class GradientsBefore:
                 parameter.grad = None
             elif gradient is parameter.grad:
                 if gradient._version != version:
+                    self._check_own(gradient)
                     had[parameter] = max(had.get(parameter, 0), 0) + gradient._version - version
             elif gradient._version == version:
                 parameter.grad = gradient
             else:
                 raise CannotUndo("a gradient was changed in place and then replaced by another")
+
+
+    def _check_own(self, gradient: "torch.Tensor") -> None:
+        """Tensors that are parts of one have one count of changes."""
+        base = gradient._base
+        others = (reference() for _, reference, _ in self._before if reference is not None)
+        if base is not None and any(one is not None and one is not gradient and one._base is base for one in others):
+            raise CannotUndo("gradients are parts of one tensor, and their changes are counted together")
 
 
 def _content(tensor: typing.Optional["torch.Tensor"]) -> typing.Optional["torch.Tensor"]:
@@ -64,9 +73,9 @@ def _content(tensor: typing.Optional["torch.Tensor"]) -> typing.Optional["torch.
     if tensor is None:
         return None
     tensor = getattr(tensor, "_local_tensor", tensor).detach()
-    if tensor.layout != torch.strided:
+    if type(tensor) is not torch.Tensor or tensor.layout != torch.strided:
         return None
-    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()
     integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
     return tensor.view(integer).sum(dtype=torch.int64)
 

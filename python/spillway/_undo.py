@@ -160,6 +160,8 @@ class ContainersBefore:
             self._note(argument)
 
     def _note(self, value: typing.Any) -> None:
+        if type(value) in (str, int, float):  # there may be many, as in a list of texts
+            return
         if isinstance(value, MutableMapping):
             self._before.append((value, dict(value)))
             parts: typing.Iterable[typing.Any] = value.values()

@@ -113,6 +113,20 @@ class Changed(Case):
             micro_batch(model, batch(1))
         model.zero_grad(set_to_none=False)
 
+    def test_gradients_whose_changes_are_counted_together_are_not_redone(self):
+        """As parts of one tensor they have one count, which does not tell which of them has had the micro-batch."""
+        model = Net()
+        parameters = list(model.parameters())
+        parts = torch.zeros(sum(one.numel() for one in parameters)).split([one.numel() for one in parameters])
+        for parameter, part in zip(parameters, parts):
+            parameter.grad = part.view_as(parameter)
+        FailingBackward(model.layers[2].weight, 1)
+        redone = spillway.step(plain)
+        with self.assertRaises(torch.OutOfMemoryError), self.assertLogs("spillway", "ERROR") as logs:
+            redone(model, batch(1))
+        self.assertIn("parts of one tensor", logs.output[0])
+        self.assertEqual(redone.recovery.failures, 1)
+
 
 def state_of(model):
     return [one.grad for one in model.parameters()]
