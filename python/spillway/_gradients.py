@@ -4,10 +4,10 @@ Gradients are never copied. PyTorch adds to a parameter's gradient once in a bac
 the tensor's version. After a failure the difference of versions tells how many contributions a parameter has, and the
 second run drops as many. A parameter that had no gradient loses the new one.
 
-Whatever else changes a gradient in place is counted as a contribution too. The second run then drops more than arrives
+Any other change of a gradient in place is counted as a contribution too. The second run then drops more than arrives
 before the next such change, or than arrives at all: it is found out, and is an error. On a card torch._foreach_*
 changes tensors without counting it (clip_grad_norm_, GradScaler.unscale_). So a second run also compares gradients'
-contents, up to the first contribution that the failed run had not had: what changes before may have changed twice.
+contents, up to the first contribution that the failed run had not had: a change before that may be the second one.
 """
 import contextlib
 import typing
