@@ -31,8 +31,9 @@ def _like(value: typing.Any, parts: typing.Iterable[typing.Any]) -> typing.Any:
     result = copy.copy(value)
     if isinstance(value, list):
         result[:] = parts
-    else:
-        result.update(zip(list(value), parts))
+        return result
+    for key, part in zip(list(value), parts):  # not by update(), which ModelOutput of transformers refuses
+        result[key] = part
     return result
 
 

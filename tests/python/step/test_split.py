@@ -1,4 +1,5 @@
 """spillway.step(split=...): a micro-batch that does not fit is done in pieces, whose sum is the whole one's."""
+import collections
 import typing
 import unittest
 
@@ -168,6 +169,18 @@ class Cut(Case):
             self.assertEqual((inner["rate"], boxes.scale, text), (0.1, 2.0, "abcdefgh"))
             self.assertEqual((type(got), type(boxes), type(own)), (tuple, Boxes, Names))
         self.assertEqual(len(names), self.ROWS)  # the caller's own
+
+    def test_a_mapping_that_is_not_updated_is_cut(self):
+        class Output(collections.OrderedDict):
+            """As ModelOutput of transformers."""
+
+            def update(self, *_, **__):
+                raise NotImplementedError
+
+        output = Output()
+        output["x"] = torch.ones(self.ROWS)
+        for (got,) in self.pieces(output):
+            self.assertEqual((type(got), len(got["x"])), (Output, 2))
 
     def test_what_may_be_either_is_an_error(self):
         cases = {"tensors": [torch.ones(8, 4)] * 8, "a square": [list(range(8))] * 8,
