@@ -64,7 +64,9 @@ def tensors_of(leaves: typing.Iterable[typing.Any]) -> list["torch.Tensor"]:
 def check_repeatable(name: str, leaves: list[typing.Any], restored: list[object]) -> None:
     """Raises TypeError for an iterator, from which a redo would take what comes next."""
     for leaf in leaves:
-        if type(leaf) is not str and isinstance(leaf, Iterator) and not any(leaf is one for one in restored) and not _is_written(leaf):
+        if type(leaf) is str or not isinstance(leaf, Iterator):
+            continue
+        if not _is_written(leaf) and not any(leaf is one for one in restored):
             raise TypeError(f"spillway.step: {name} is given an iterator, a {type(leaf).__name__}: a call that is done "
                             "again would take other data from it. Take the data from it before the call, or name it in "
                             "`restore`, if it has state_dict and load_state_dict")
