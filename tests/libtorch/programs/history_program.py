@@ -115,7 +115,7 @@ def stream_of(data):
     """What is the same with every allocator: requests and frees, without addresses; when a block is seen to be free
     that other streams used is not, nor what is active until then."""
     lines = [(entry["action"], 0 if entry["action"] == "snapshot" else entry["size"], functions(entry),
-              entry["compile_context"], entry["user_metadata"])
+              entry["compile_context"], entry.get("user_metadata"))
              for entry in data["device_traces"][0] if not entry["action"].startswith("segment")]
     ordered = [line for line in lines if line[0] != "free_completed"]
     return ordered + sorted(line[:2] for line in lines if line[0] == "free_completed")

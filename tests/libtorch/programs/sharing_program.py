@@ -5,7 +5,6 @@
 SENDER and RECEIVER name each process's allocator: spillway, native or expandable.
 """
 import ctypes
-import inspect
 import os
 import random
 import resource
@@ -17,9 +16,6 @@ import time
 
 import torch
 import torch.multiprocessing as multiprocessing
-
-# Since PyTorch 2.10.
-NO_SPLIT = {"no_split": True} if "no_split" in inspect.signature(torch.cuda.MemPool).parameters else {}
 
 MIB = 1 << 20
 
@@ -444,7 +440,7 @@ def short_of_memory(receiver):
 def whole_allocations(receiver):
     """A pool that does not split gives each tensor an allocation of its own, with a legacy handle."""
     child, queue, answers = start(read_all, receiver)
-    pool = torch.cuda.MemPool(**NO_SPLIT)
+    pool = torch.cuda.MemPool(no_split=True)
     with torch.cuda.use_mem_pool(pool):
         tensors = [torch.full((size,), 2, dtype=torch.uint8, device="cuda") for size in (1000, 3 * MIB)]
     handle = tensors[1].untyped_storage()._share_cuda_()[1]
