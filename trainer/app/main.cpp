@@ -1,6 +1,5 @@
 // spillway-train --config x.toml
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -9,19 +8,12 @@
 #include <fstream>
 
 #include "trainer/app/page.h"
-#include "trainer/app/progress.h"
+#include "trainer/app/run/stop.h"
 #include "trainer/app/trainer.h"
 
 namespace {
 
-std::atomic<bool> stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_interrupt(int) {
-  if (!stop.exchange(true)) return;
-  spillway::trainer::wipe_progress();
-  std::_Exit(spillway::trainer::kExitInterrupted);  // the second one does not wait
-}
+spillway::trainer::Stop stop;
 
 // results.json, and beside it results.rank-1.json.
 std::string path_of_rank(const std::string& path, uint32_t rank) {
@@ -58,8 +50,7 @@ int run(int argc, char** argv) {
       "Trains a GPT-2, a Llama or a T5 on a text, and goes on when device memory runs out.\n"
       "Exit codes: 0 done, 1 error, 2 usage or configuration, 17 out of memory and no plan left, on this "
       "rank or another one (with a checkpoint if a step was begun), 18 another rank failed or this one "
-      "hangs, 130 interrupted (with a "
-      "checkpoint).");
+      "hangs, 130, 143 and 129 ended by SIGINT, SIGTERM and SIGHUP (with a checkpoint if a step was done).");
   std::string config_path, json_path, device, limit;
   std::vector<std::string> overrides;
   TrainOptions options;
@@ -100,7 +91,7 @@ int run(int argc, char** argv) {
     return kExitUsage;
   }
   options.stop = &stop;
-  std::signal(SIGINT, on_interrupt);
+  listen_for_signals(&stop, launch->is_alone());
   // c10d writes to connections whose other end may be gone; what it does then is an error that has a text.
   if (!launch->is_alone()) std::signal(SIGPIPE, SIG_IGN);
   options.tell_when_held_up = [&](const Results& results) { tell(results, launch->rank, json_path); };

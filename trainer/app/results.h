@@ -17,10 +17,10 @@ namespace spillway::trainer {
 enum ExitCode : int {
   kExitDone = 0,
   kExitError = 1,
-  kExitUsage = 2,         // the command line or the configuration
-  kExitOutOfMemory = 17,  // no plan is left that fits; the checkpoint holds the last committed step
-  kExitOtherRank = kExitOfIncident,  // 18: another rank of the same training failed, or this one hangs
-  kExitInterrupted = 130             // SIGINT; the checkpoint holds the last committed step
+  kExitUsage = 2,                   // the command line or the configuration
+  kExitOutOfMemory = 17,            // no plan is left that fits; the checkpoint holds the last committed step
+  kExitOtherRank = kExitOfIncident  // 18: another rank of the same training failed, or this one hangs
+  // Above 128: by a signal, which `exit_code_of_signal` gives; the checkpoint holds the last committed step
 };
 
 struct Results {

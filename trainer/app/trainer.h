@@ -7,21 +7,21 @@
 // checkpoint.safetensors. Of several ranks the first one writes these, and the others theirs in
 // `run.out`/rank-N, but no checkpoint. Errors: `Results::exit_code` and `verdict`.
 #pragma once
-#include <atomic>
 #include <functional>
 #include <string>
 
 #include "trainer/app/results.h"
+#include "trainer/app/run/stop.h"
 #include "trainer/config/config.h"
 #include "trainer/ranks/launch.h"
 
 namespace spillway::trainer {
 
 struct TrainOptions {
-  std::string resume;                       // the folder of a checkpoint, "" for a fresh run
-  const std::atomic<bool>* stop = nullptr;  // set by SIGINT: end after the step
-  bool quiet = false;                       // nothing on the console
-  Launch launch{};                          // with which other processes
+  std::string resume;    // the folder of a checkpoint, "" for a fresh run
+  Stop* stop = nullptr;  // by which a signal ends it after the step
+  bool quiet = false;    // nothing on the console
+  Launch launch{};       // with which other processes
   // Tells the results where the training thread cannot return them: another rank has failed, and this one is
   // held up. Called on another thread, and the process ends behind it.
   std::function<void(const Results&)> tell_when_held_up{};

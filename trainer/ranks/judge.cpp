@@ -11,8 +11,11 @@ using Milliseconds = Judge::Milliseconds;
 
 // A look that comes later than this was no slow machine: the process did not run.
 constexpr Milliseconds kLongestLook{1000};
-// Between a signal that ends this rank and the cause that the launcher had for it.
+// Between a signal that ends this rank, whose connection is lost, and the cause that the launcher had for it.
 constexpr Milliseconds kCauseOfSignal{1000};
+// All ranks end after the step in which one has the signal. A rank that makes no progress for so long does
+// not come to that end; launchers kill what is there 30 seconds after their signal.
+constexpr Milliseconds kProgressAfterSignal{20'000};
 
 std::string seconds_text(Milliseconds time) {
   return printed("%.1f s", double(time.count()) / 1000);
@@ -135,7 +138,8 @@ std::optional<Suspicion> Judge::lost_or_ended(Milliseconds passed, const Observe
   if (now.terminated) {
     in_doubt_ = true;
     terminated_for_ += passed;
-    if (terminated_for_ > kCauseOfSignal)
+    const bool is_stuck = std::min(terminated_for_, quiet_) > kProgressAfterSignal;
+    if (is_stuck || (!now.lost.empty() && terminated_for_ > kCauseOfSignal))
       return of(settings_.rank, "was ended from outside (SIGTERM), with no other cause known");
   }
   if (now.lost.empty()) return std::nullopt;

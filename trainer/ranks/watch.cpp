@@ -25,6 +25,25 @@ constexpr unsigned kLastWordsSeconds = 20;    // a disk that hangs may hold them
 std::atomic<bool> terminated{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+// The program's own handler has the run end after its step.
+std::atomic<void (*)(int)> handler_before{nullptr};
+
+void on_sigterm(int signal) {
+  terminated = true;
+  if (void (*const before)(int) = handler_before) before(signal);
+}
+
+void listen_for_sigterm() {
+  terminated = false;
+  struct sigaction take{}, before{};
+  take.sa_handler = on_sigterm;
+  take.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, nullptr, &before);
+  const bool is_handler = before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN;
+  if (before.sa_handler != on_sigterm) handler_before = is_handler ? before.sa_handler : nullptr;
+  ::sigaction(SIGTERM, &take, nullptr);
+}
+
 std::string key_of(const char* what, uint32_t rank) {
   return what + std::to_string(rank);
 }
@@ -272,11 +291,7 @@ bool Watch::State::await(milliseconds most, const std::function<bool(State&)>& d
 
 Watch::Watch(WatchSettings settings, Connect connect)
     : state_(std::make_shared<State>(std::move(settings), std::move(connect))) {
-  terminated = false;
-  struct sigaction take{};
-  take.sa_handler = [](int) { terminated = true; };
-  take.sa_flags = SA_RESTART;
-  ::sigaction(SIGTERM, &take, nullptr);
+  listen_for_sigterm();
   start_service_thread([state = state_] { state->exchange_until_stopped(); });
   start_service_thread([state = state_] { state->guard_until_stopped(); });
 }

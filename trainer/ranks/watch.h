@@ -12,9 +12,10 @@
 //
 // Thread-safety: any thread, but for `check`, `lost_connection` and `begin_end` to `finish`, which are the
 // training thread's (the last two also of the last words). Ownership: the threads keep what they need alive
-// and are not waited for longer than a moment. Errors: RanksEnded. Signals: SIGTERM is an incident, as long
-// as this rank needs the others. From then on it does nothing in this process: a launcher sends it as soon as
-// another rank has ended, and this one may not yet have written what it came to.
+// and are not waited for longer than a moment. Errors: RanksEnded. Signals: SIGTERM goes on to the handler
+// that the program had for it. It is an incident where the rank makes no progress then, as long as this one
+// needs the others. From then on it does nothing here: a launcher sends it as soon as another rank has ended,
+// and this one may not yet have written what it came to.
 #pragma once
 #include <atomic>
 #include <chrono>

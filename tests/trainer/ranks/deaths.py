@@ -180,10 +180,21 @@ class Deaths(Case):
                                  r"rank 1 hangs: no progress for .* in step \d+: the records of a step")
 
     def test_a_rank_that_its_launcher_ends(self):
+        """All end after the same step, with a checkpoint; where the others do not come to that, by an incident."""
         processes, folder = self.begun()
         processes[2].terminate()
         done = self.ended(processes, folder)
-        self.assert_one_incident(done, folder, 2, r"rank 2 was ended from outside \(SIGTERM\)")
+        self.assertEqual(done.codes, [143] * 3, done.errors)
+        self.assertIn("rank 2: interrupted by SIGTERM after step", done.errors[2])
+        self.assertTrue((folder / "out" / "checkpoint.safetensors").exists())
+        processes, folder = self.begun(**{"run.ranks_bound": 40})
+        processes[1].send_signal(signal.SIGSTOP)
+        processes[2].terminate()
+        others = [processes[0], processes[2]]
+        until(lambda: all(one.poll() is not None for one in others), "the others' end")
+        processes[1].kill()
+        done = self.ended(processes, folder)
+        self.assert_one_incident(done, folder, 2, r"rank 2 was ended from outside \(SIGTERM\)", without=[1])
 
     def test_a_rank_that_fails_says_why(self):
         """The first rank cannot save the weights; the second one is behind the last step by then."""

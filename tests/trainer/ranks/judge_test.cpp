@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 class JudgeOfRanks : public testing::Test {
  protected:
-  static constexpr milliseconds kBound{5000}, kLongest{60'000}, kTick{100};
+  static constexpr milliseconds kBound{5000}, kLongest{60'000}, kTick{100}, kCause{1000};
 
   JudgeOfRanks() { begin(0); }
   void begin(uint32_t rank) {
@@ -184,17 +184,34 @@ TEST_F(JudgeOfRanks, ARankThatWasStoppedAccusesItselfAlone) {
   EXPECT_EQ(judge_->look(2 * kBound, now_)->cause, "rank 0 was stopped for 10.0 s");
 }
 
-TEST_F(JudgeOfRanks, ALostConnectionAndASignalWaitForTheirCause) {
+TEST_F(JudgeOfRanks, ALostConnectionWaitsForItsCause) {
   settle();
   now_.lost = "Connection closed by peer";
   EXPECT_FALSE(passes(kTick));
   EXPECT_TRUE(judge_->in_doubt());
   begins(1, "a sum", true);
   EXPECT_THAT(passes(2 * kBound)->cause, HasSubstr("rank 0 lost its connection to other ranks: Connection"));
-  now_.lost.clear();
+}
+
+TEST_F(JudgeOfRanks, ASignalThatALostConnectionGoesWithHasItsCauseSoon) {
+  settle();
   now_.terminated = true;
+  now_.lost = "Connection closed by peer";
+  begins(1, "a sum", true);
   EXPECT_FALSE(passes(kTick));
-  EXPECT_THAT(passes(kBound)->cause, HasSubstr("rank 0 was ended from outside (SIGTERM)"));
+  EXPECT_TRUE(judge_->in_doubt());
+  EXPECT_THAT(passes(2 * kCause)->cause, HasSubstr("rank 0 was ended from outside (SIGTERM)"));
+}
+
+// All ranks end after its step, unless it does not come to that.
+TEST_F(JudgeOfRanks, ARankThatIsToEndMayDoSoAsLongAsItMakesProgress) {
+  settle();
+  now_.terminated = true;
+  for (uint64_t part = 0; part < 20; ++part) {
+    begins(1, part % 2 ? "backward" : "forward", false, true);
+    EXPECT_FALSE(passes(kBound));
+  }
+  EXPECT_THAT(passes(5 * kBound)->cause, HasSubstr("rank 0 was ended from outside (SIGTERM)"));
 }
 
 TEST(IncidentRecord, IsReadAsItWasWritten) {

@@ -40,6 +40,10 @@ def free_port():
         return port
 
 
+def children_of(process):
+    return [int(pid) for pid in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
 class Ended:
     def __init__(self, folder, codes, errors, output=""):
         self.folder, self.codes, self.errors, self.output = folder, codes, errors, output
@@ -224,6 +228,31 @@ class Recovery(Case):
         again = Ended(folder, [0, 0], [done.stderr])
         self.assertEqual(again.results["weights"], whole.results["weights"])
         self.assertLess(again.results["steps"], steps)
+
+    def test_a_launcher_that_is_ended_ends_its_ranks_with_a_checkpoint(self):
+        """Slurm, Kubernetes and systemd send SIGTERM to torchrun, which passes it on; some send it to the ranks too."""
+        for also_ranks in False, True:
+            folder = self.fresh_folder()
+            words = self.command(folder, "cpu", {"train.steps": 100000})
+            launcher = subprocess.Popen([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
+                                         f"--master-port={free_port()}", "--no-python", *words],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            losses = folder / "out" / "losses.txt"
+            until = time.monotonic() + DEADLINE
+            while not losses.is_file() or losses.stat().st_size == 0:
+                self.assertLess(time.monotonic(), until)
+                self.assertIsNone(launcher.poll())
+                time.sleep(0.05)
+            if also_ranks:
+                for rank in children_of(launcher.pid):
+                    os.kill(rank, signal.SIGTERM)
+            launcher.terminate()
+            _, errors = launcher.communicate(timeout=DEADLINE)
+            self.assertIn("interrupted by SIGTERM after step", errors)
+            for rank in range(2):
+                results = json.loads((folder / f"results{f'.rank-{rank}' if rank else ''}.json").read_text())
+                self.assertEqual((results["exit_code"], results["incident"]), (143, None), errors)
+            self.assertTrue((folder / "out" / "checkpoint.safetensors").exists())
 
     def test_an_interrupt_of_one_rank_ends_all_after_the_same_step(self):
         folder = self.fresh_folder()

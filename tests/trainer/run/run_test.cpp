@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <ATen/Context.h>
-#include <sys/wait.h>
 
 #include <chrono>
 #include <cmath>
@@ -16,6 +15,7 @@
 
 #include "tests/trainer/data/pair_files.h"
 #include "tests/trainer/data/token_files.h"
+#include "tests/trainer/run/program.h"
 #include "tests/trainer/scratch_folder.h"
 #include "trainer/app/trainer.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -156,10 +156,10 @@ TEST_F(WholeRun, WeightsThatCannotBeSavedAreInACheckpoint) {
 
 TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
   const Results whole = train(config("whole"), quiet_);
-  std::atomic<bool> stop{true};  // ends after one step
+  Stop stop{.signal = SIGINT};  // ends after one step
   const Results stopped =
       train(config("cut", {"plan.recompute=\"all\""}), {.resume = "", .stop = &stop, .quiet = true});
-  EXPECT_EQ(stopped.exit_code, kExitInterrupted);
+  EXPECT_EQ(stopped.exit_code, exit_code_of_signal(SIGINT));
   EXPECT_EQ(stopped.steps, 1u);
   const Results resumed =
       train(config("cut"), {.resume = scratch_.file("cut"), .stop = nullptr, .quiet = true});
@@ -171,8 +171,9 @@ TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
 }
 
 TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
-  std::atomic<bool> stop{true};
-  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code, kExitInterrupted);
+  Stop stop{.signal = SIGINT};
+  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
   const auto resumed = [&](const std::string& out, const std::vector<std::string>& overrides) {
     const Results results =
         train(config(out, overrides), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
@@ -222,7 +223,7 @@ TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {
   };
   while (steps_done() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ::kill(process, SIGINT);
-  ASSERT_EQ(exit_code_of(process), kExitInterrupted);
+  ASSERT_EQ(exit_code_of(process), exit_code_of_signal(SIGINT));
   const std::string until_then = losses("cut");
   EXPECT_EQ(until_then, losses("whole").substr(0, until_then.size()));
   EXPECT_EQ(exit_code_of(start_program(words("cut", {"--resume", scratch_.file("cut")}))), kExitDone);
@@ -294,9 +295,10 @@ TEST_F(WholeRun, TheScheduleThatWasUsedCanBeFollowed) {
 }
 
 TEST_F(WholeRun, ADamagedOrForeignCheckpointIsRefused) {
-  std::atomic<bool> stop{true};
+  Stop stop{.signal = SIGINT};
   const Config small = config("a");
-  ASSERT_EQ(train(small, {.resume = "", .stop = &stop, .quiet = true}).exit_code, kExitInterrupted);
+  ASSERT_EQ(train(small, {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
   const std::string path = scratch_.file("a/checkpoint.safetensors"), sound = ScratchFolder::read(path);
   const TrainOptions resume{.resume = scratch_.file("a"), .stop = nullptr, .quiet = true};
   const auto verdict = [&](const Config& with) {
@@ -363,7 +365,7 @@ TEST_F(WholeRun, LogsAndReportAreOfAllStepsAndChangeNoResult) {
 }
 
 TEST_F(WholeRun, AnInterruptedRunLeavesItsReportAndLogsGoOnWhenItIsResumed) {
-  std::atomic<bool> stop{true};
+  Stop stop{.signal = SIGINT};
   const Results stopped = train(config("a"), {.resume = "", .stop = &stop, .quiet = true});
   EXPECT_THAT(ScratchFolder::read(stopped.report),
               testing::StartsWith("spillway-train: interrupted after step 0\n"));

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "trainer/app/run/stop.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -12,7 +14,7 @@ std::string first_line(const std::string& text) {
 }
 
 bool is_own_fault(int exit_code) {
-  return exit_code != kExitDone && exit_code != kExitInterrupted && exit_code != kExitOtherRank;
+  return exit_code != kExitDone && !is_of_signal(exit_code) && exit_code != kExitOtherRank;
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ void Run::collect() {
   ranks_->works("the hash of the weights", program_->step(), true);
   // Of one that ended in the middle of a step the others are not here.
   const bool all_are_here =
-      results_.exit_code == kExitDone || results_.exit_code == kExitInterrupted || results_.ended_by;
+      results_.exit_code == kExitDone || is_of_signal(results_.exit_code) || results_.ended_by;
   if (all_are_here || !program_->whole_states().weights_are_exchanged())
     results_.weights_hash = program_->whole_states().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;

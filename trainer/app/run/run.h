@@ -42,6 +42,8 @@ class Run {
   // Before it begins: setup.cpp, build.cpp.
   static Corpus open_corpus(const Config& config);
   void join_ranks(RankEnd* rank_end);
+  void await_signals();
+  void set_aside_checkpoint();
   void apply_limit();
   void measure_devices();
   void check(const Plan& plan) const;
@@ -68,7 +70,8 @@ class Run {
   // Its steps: steps.cpp.
   void train_steps();
   bool step_once();
-  bool is_to_stop();
+  int signal_to_stop();
+  void end_by(int signal);
   void share_guarantee();
   StepOutcome run_step(uint64_t step);
   bool evaluate();

@@ -140,12 +140,14 @@ Corpus Run::open_corpus(const Config& config) {
 
 void Run::join_ranks(RankEnd* rank_end) {
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(int64_t(1000 * seconds)); };
-  ranks_ = std::make_shared<Ranks>(
-      options_.launch, devices_[0],
-      RanksTimes{.timeout = std::chrono::seconds(config_.run.ranks_timeout),
-                 .beat = milliseconds(config_.run.ranks_beat),
-                 .bound = milliseconds(config_.run.ranks_bound)},
-      [rank_end](std::shared_ptr<Watch> watch) { rank_end->watch(std::move(watch)); });
+  ranks_ = std::make_shared<Ranks>(options_.launch, devices_[0],
+                                   RanksTimes{.timeout = std::chrono::seconds(config_.run.ranks_timeout),
+                                              .beat = milliseconds(config_.run.ranks_beat),
+                                              .bound = milliseconds(config_.run.ranks_bound)},
+                                   [this, rank_end](std::shared_ptr<Watch> watch) {
+                                     rank_end->watch(std::move(watch));
+                                     await_signals();  // the watch says of a rank that is ended why
+                                   });
   ranks_->check_same("settings", common_settings(config_, corpus_, !options_.resume.empty()));
   mesh_ = Mesh(ranks_);
   if (config_.run.stages == 1) return;

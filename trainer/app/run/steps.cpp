@@ -102,9 +102,34 @@ void Run::share_guarantee() {
   if (ranks[1] > 0) of_ranks_ = Guarantee::kStatisticsChange;
 }
 
-// All ranks end after the same step, whichever of them was told so.
-bool Run::is_to_stop() {
-  return ranks_->sum(options_.stop && options_.stop->load() ? 1 : 0) > 0;
+void Run::await_signals() {
+  if (options_.stop) options_.stop->is_awaited = true;
+}
+
+// All ranks end after the same step and by the same signal, whichever of them had it; 0: none has. Of several
+// signals the first one of these is that of all.
+int Run::signal_to_stop() {
+  struct Weight {
+    int signal;
+    double of_a_rank;  // more than all ranks have of the next one
+  };
+  constexpr Weight kWeights[] = {{SIGTERM, 0x1p40}, {SIGHUP, 0x1p20}, {SIGINT, 1}};
+  const int mine = options_.stop ? options_.stop->signal.load() : 0;
+  double weight = 0;
+  for (const Weight& each : kWeights)
+    if (each.signal == mine) weight = each.of_a_rank;
+  weight = ranks_->sum(weight);
+  for (const Weight& each : kWeights)
+    if (weight >= each.of_a_rank) return each.signal;
+  return 0;
+}
+
+void Run::end_by(int signal) {
+  const char* name = signal == SIGTERM ? " by SIGTERM" : signal == SIGHUP ? " by SIGHUP" : "";
+  share_guarantee();
+  ranks_->end_together();
+  end_with_checkpoint(exit_code_of_signal(signal), "interrupted" + std::string(name) + " after step " +
+                                                       std::to_string(program_->step() - 1));
 }
 
 void Run::train_steps() {
@@ -114,12 +139,8 @@ void Run::train_steps() {
     const bool last = step == config_.train.steps;
     if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) return;
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
-    if (is_to_stop()) {
-      share_guarantee();
-      ranks_->end_together();
-      end_with_checkpoint(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
-      return;
-    }
+    if (const int signal = signal_to_stop()) return end_by(signal);
+  await_signals();
   }
   if (!evaluate()) return;
   share_guarantee();
