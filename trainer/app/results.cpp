@@ -17,7 +17,7 @@ const char* what_held(Guarantee guarantee) {
     case Guarantee::kNumericallyEqual:
       return "numerically_equal: losses and weights are those of a run with this plan schedule";
     case Guarantee::kStatisticsChange:
-      return "statistics_change";
+      return "statistics_change: losses and weights are those of no run with one configuration";
   }
   return "?";
 }

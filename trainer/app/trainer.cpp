@@ -18,8 +18,16 @@ std::string resumed_after_restart(const std::string& out, const Launch& launch) 
   std::error_code none;
   if (!launch.store_is_there || !std::filesystem::exists(checkpoint, none)) return "";
   if (launch.restart > 0) return out;
-  if (launch.rank == 0) std::filesystem::rename(checkpoint, checkpoint.string() + ".of-an-earlier-run", none);
+  if (launch.rank == 0) set_aside(checkpoint.string());
   return "";
+}
+
+// The folder of a checkpoint, where the file itself is given.
+std::string folder_of(const std::string& resume) {
+  const std::filesystem::path path(resume);
+  std::error_code none;
+  if (path.filename() != kCheckpointName || !std::filesystem::is_regular_file(path, none)) return resume;
+  return path.has_parent_path() ? path.parent_path().string() : ".";
 }
 
 // A run that did not begin leaves what an earlier one reported.
@@ -44,6 +52,7 @@ std::string report(const Config& config, const RunHistory& history, RatesFrom ra
 Results train(const Config& configured, const TrainOptions& given) {
   Config config = configured;
   TrainOptions options = given;
+  options.resume = folder_of(options.resume);
   if (options.resume.empty()) options.resume = resumed_after_restart(config.run.out, options.launch);
   if (options.launch.rank > 0) config.run.out += "/rank-" + std::to_string(options.launch.rank);
   RunLog log(config.run.log_level, options.quiet || options.launch.rank > 0);

@@ -3,8 +3,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/settings.h"
 #include "trainer/checkpoint/tensor_item.h"
 
 namespace spillway::trainer {
@@ -62,12 +64,6 @@ bool read_number(const safetensors::File& file, const char* key, Number* value, 
   return false;
 }
 
-// The shortest text that is read back as the same number.
-std::string text_of(double number) {
-  char text[32];
-  return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
-}
-
 std::string text_of(const Numerics& numerics) {
   return std::string(name_of(numerics.precision)) + " by " + name_of(numerics.optimizer);
 }
@@ -77,7 +73,7 @@ std::string rows_of(const Config& config, const Corpus& corpus) {
   const std::string size = corpus.pairs() ? std::to_string(corpus.pairs()->size()) + " pairs"
                                           : std::to_string(corpus.size()) + " tokens";
   return "data.seed " + std::to_string(config.data.seed) + ", data.validation " +
-         text_of(config.data.validation) + " of " + size;
+         number_text(config.data.validation) + " of " + size;
 }
 
 std::unique_ptr<safetensors::File> open_checked(const std::string& path, const Config& config,
@@ -143,6 +139,13 @@ std::vector<at::Tensor> random_states(const safetensors::File& file) {
 
 }  // namespace
 
+std::string set_aside(const std::string& path) {
+  const std::string aside = path + ".of-an-earlier-run";
+  std::error_code failed;
+  std::filesystem::rename(path, aside, failed);
+  return failed ? "" : aside;
+}
+
 bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
                      TrainingStep& program, const Plan& plan, std::string* error) {
   std::vector<safetensors::Item> items = state_of(program);
@@ -155,9 +158,10 @@ bool save_checkpoint(const std::string& path, const Config& config, const Corpus
                              {"numerics", text_of(config.train.numerics)},
                              {"step", std::to_string(program.step())},
                              {"rows", rows_of(config, corpus)},
+                             {"settings", settings_of(config)},
                              {"cursor", std::to_string(program.cursor())},
                              {"updates", std::to_string(program.optimizer().updates())},
-                             {"loss_scale", text_of(program.loss_scale().state().scale)},
+                             {"loss_scale", number_text(program.loss_scale().state().scale)},
                              {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
                              {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)},
                              {"plan", to_toml(plan)}},
@@ -182,6 +186,13 @@ std::string other_rows_of_checkpoint(const std::string& path, const Config& conf
   if (rows == here) return "";
   return "the checkpoint counted rows of other data (" + rows + ") than these (" + here +
          "): some may come again before others have come once";
+}
+
+std::string other_settings_of_checkpoint(const std::string& path, const Config& config) {
+  std::string error;
+  const auto file = open_checked(path, config, &error);
+  if (!file || !file->metadata().contains("settings")) return "";
+  return changed_settings(file->metadata().at("settings"), settings_of(config));
 }
 
 bool load_checkpoint(const std::string& path, const Config& config, TrainingStep* program,

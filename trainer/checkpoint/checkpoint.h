@@ -14,6 +14,8 @@ namespace spillway::trainer {
 
 inline constexpr const char* kCheckpointName = "checkpoint.safetensors";
 
+// Gives a checkpoint that an earlier run left the name of one; that name, or "": there is none, or it stays.
+std::string set_aside(const std::string& path);
 bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
                      TrainingStep& program, const Plan& plan, std::string* error);
 // The plan that a checkpoint was written under; for the program to be built with before `load_checkpoint`.
@@ -21,6 +23,8 @@ std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& co
 // How the rows that a checkpoint counted differ from those of this configuration, as a sentence; "" where
 // they do not, or where it does not say. The size stands for the corpus: nothing of its text is compared.
 std::string other_rows_of_checkpoint(const std::string& path, const Config& config, const Corpus& corpus);
+// The settings that have changed since (settings.h); "" where none has, or where it does not say.
+std::string other_settings_of_checkpoint(const std::string& path, const Config& config);
 bool load_checkpoint(const std::string& path, const Config& config, TrainingStep* program,
                      std::string* error);
 

@@ -185,25 +185,52 @@ TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
   EXPECT_THAT(resumed("share", {"data.validation=0.2"}), HasSubstr("other data"));
 }
 
-// The program itself, in a process of its own.
-pid_t start_program(const std::vector<std::string>& words) {
-  const char* build = std::getenv("SPILLWAY_BUILD_DIR");
-  const std::string program = std::string(build ? build : ".") + "/bin/spillway-train";
-  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  return process;
+// The guarantee is of a run with one configuration.
+TEST_F(WholeRun, OtherSettingsThanThoseOfTheCheckpointAreNamed) {
+  Stop stop{.signal = SIGINT};
+  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
+  const auto resumed = [&](const std::string& out, const std::vector<std::string>& overrides) {
+    const Results results =
+        train(config(out, overrides), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
+    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+    const std::string log = ScratchFolder::read(scratch_.file(out) + "/train.log");
+    return std::pair(log, results.guarantee_held);
+  };
+  const auto same = resumed("same", {"train.loss_scale=2", "run.checkpoint_every=5"});
+  EXPECT_THAT(same.first, Not(HasSubstr("other settings")));
+  EXPECT_EQ(same.second, Guarantee::kBitExact);
+  const auto other = resumed("other", {"train.batch=2", "model.dropout=0.4", "train.learning_rate=1e-3"});
+  EXPECT_THAT(other.first,
+              HasSubstr("goes on with other settings than those of the checkpoint: model.dropout was 0.1 and "
+                        "is 0.4, train.batch was 4 and is 2, train.learning_rate was 0.01 and is 0.001"));
+  EXPECT_EQ(other.second, Guarantee::kStatisticsChange);
+  EXPECT_EQ(resumed("rows", {"data.seed=7"}).second, Guarantee::kStatisticsChange);
 }
 
-int exit_code_of(pid_t process) {
-  int status = 0;
-  ::waitpid(process, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+// Where a run was killed before its first checkpoint, --resume would go on from that of another run.
+TEST_F(WholeRun, TheCheckpointOfAnEarlierRunIsSetAside) {
+  Stop stop{.signal = SIGINT};
+  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
+  const std::string path = scratch_.file("a/checkpoint.safetensors"), first = ScratchFolder::read(path);
+  EXPECT_EQ(train(config("a", {"train.learning_rate=1e-3"}), quiet_).exit_code, kExitDone);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(ScratchFolder::read(path + ".of-an-earlier-run"), first);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("a/train.log")),
+              HasSubstr("the checkpoint of an earlier run is now " + path + ".of-an-earlier-run"));
+  const Results resumed = train(config("a"), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
+  EXPECT_EQ(resumed.exit_code, kExitUsage) << resumed.verdict;
+  // A run that goes on from elsewhere, and one that does not begin.
+  ASSERT_EQ(train(config("b"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
+  ASSERT_EQ(train(config("c"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
+  const TrainOptions nowhere{.resume = scratch_.file("nowhere"), .stop = nullptr, .quiet = true};
+  EXPECT_EQ(train(config("b"), nowhere).exit_code, kExitUsage);
+  EXPECT_TRUE(std::filesystem::exists(scratch_.file("b/checkpoint.safetensors")));
+  EXPECT_EQ(train(config("b"), {.resume = scratch_.file("c"), .stop = nullptr, .quiet = true}).steps, 11u);
+  EXPECT_FALSE(std::filesystem::exists(scratch_.file("b/checkpoint.safetensors")));
 }
 
 TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "trainer/app/run/corpus_sizes.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -124,6 +125,17 @@ Plan Run::for_ranks(Plan plan) const {
   return plan;
 }
 
+// No run with one configuration has the losses of both.
+void Run::warn_of_changes(const std::string& checkpoint) {
+  const std::string rows = other_rows_of_checkpoint(checkpoint, config_, corpus_);
+  std::string settings = other_settings_of_checkpoint(checkpoint, config_);
+  if (!settings.empty())
+    settings = "goes on with other settings than those of the checkpoint: " + settings +
+               "; losses and weights are those of no run with one configuration";
+  warn_of(rows), warn_of(settings);
+  if (!rows.empty() || !settings.empty()) start_ = Guarantee::kStatisticsChange;
+}
+
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
   peaks_.watch(core_.loaded() ? devices_.size() : 0);
@@ -131,6 +143,9 @@ void Run::build() {
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
   if (!options_.resume.empty()) {
+    if (std::filesystem::is_regular_file(options_.resume))
+      throw SetupError("--resume " + options_.resume + ": is a file; give the folder that has " +
+                       std::string(kCheckpointName));
     const auto resumed = plan_of_checkpoint(from, config_, &error);
     if (!resumed) throw SetupError(error);
     plan = *resumed;
@@ -143,11 +158,12 @@ void Run::build() {
   if (!options_.resume.empty() && (!load_checkpoint(from, config_, program_.get(), &error) ||
                                    !recorder_.go_on_from(program_->step(), &error)))
     throw SetupError(error);
-  if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
+  if (!options_.resume.empty()) warn_of_changes(from);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
   check_sequences();
   check_twins();
+  if (!options_.resume.empty()) set_aside_checkpoint();
 }
 
 // The copies at both ends are trained alike, and so begin alike: weights that were read may differ.

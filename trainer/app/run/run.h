@@ -53,6 +53,7 @@ class Run {
   void check_twins();
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
+  void warn_of_changes(const std::string& checkpoint);
   void begin();
   Plan first_plan() const;
   Plan in_one_sequence(const Plan& plan) const;
@@ -112,8 +113,8 @@ class Run {
   std::unique_ptr<PlanMoves> moves_;
   std::unique_ptr<TrainingStep> program_;
   std::unique_ptr<RecoverableStep> recoverable_;
-  Guarantee start_ =
-      Guarantee::kBitExact;  // what the plan that the run began with leaves of the configuration's
+  Guarantee start_ = Guarantee::kBitExact;     // what the plan or the checkpoint that it began with leaves of
+                                               // the configuration's
   Guarantee of_ranks_ = Guarantee::kBitExact;  // the weakest that another rank has held
   std::set<std::string> said_;                 // of the optimizer's remarks
   Results results_;

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/cuda/CUDAContextLight.h>
 #include <cstdlib>
+#include <filesystem>
 
 #include "trainer/app/run/common_settings.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -126,6 +127,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   join_ranks(rank_end);
   // Last: a run that does not start leaves the files of the one before it alone.
   if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
+  if (options.resume.empty()) set_aside_checkpoint();
 }
 
 Corpus Run::open_corpus(const Config& config) {
@@ -157,6 +159,17 @@ void Run::join_ranks(RankEnd* rank_end) {
                 shape_.stage.number, shape_.stage.count, shape_.first_layer(), shape_.end_layer() - 1,
                 mesh_.replicas()->size());
   log_.say(LogLevel::kInfo, text);
+}
+
+// That of an earlier run in this folder, before this run has its own: --resume would take it for this one's.
+// Where this one goes on from another folder, that has been read.
+void Run::set_aside_checkpoint() {
+  std::error_code none;
+  const bool is_resumed =
+      !options_.resume.empty() && std::filesystem::equivalent(options_.resume, config_.run.out, none);
+  if (!ranks_->leads() || is_resumed) return;
+  const std::string aside = set_aside(checkpoint_);
+  if (!aside.empty()) log_.say(LogLevel::kWarning, "the checkpoint of an earlier run is now " + aside);
 }
 
 void Run::apply_limit() {

@@ -140,11 +140,11 @@ void Run::train_steps() {
     if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) return;
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
     if (const int signal = signal_to_stop()) return end_by(signal);
-  await_signals();
   }
   if (!evaluate()) return;
   share_guarantee();
   end(kExitDone, "done");
+  await_signals();
 }
 
 }  // namespace spillway::trainer
