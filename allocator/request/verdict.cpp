@@ -43,12 +43,15 @@ class Judge {
     if (pieces >= pending && pieces >= pools && pieces < memory_.limit / kFull) {
       std::string text = size_text(memory_.live) + " of " + size_text(memory_.limit) + " are in use; the " +
                          size_text(pieces) + " that are not lie in pieces";
-      if (extent_) text += " of at most " + size_text(*extent_);
+      if (extent_.value_or(0) > 0) text += " of at most " + size_text(*extent_);
       return {Cause::kCapacity, text};
     }
     if (pieces >= pending && pieces >= pools) {
-      std::string text = size_text(pieces) + " are not in use, but in pieces";
-      if (extent_) text += " of at most " + size_text(*extent_);
+      std::string text = size_text(pieces) + " are not in use, but ";
+      if (extent_ == 0)
+        text += "no request can have them: they round blocks up, or are no whole page below the limit";
+      else
+        text += "in pieces" + (extent_ ? " of at most " + size_text(*extent_) : std::string());
       return {Cause::kFragmentation, text + "; " + size_text(request_) + " were needed at once"};
     }
     if (pending >= pools) {

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/printed.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -204,11 +206,10 @@ void Recorder::done(const DoneStep& step) {
   remember(step);
 }
 
-void Recorder::evaluated(uint64_t steps, double loss, double unigram_entropy) {
+void Recorder::evaluated(uint64_t steps, double loss, std::optional<double> unigram_entropy) {
   files_.evaluation(steps, loss);
-  char text[120];
-  std::snprintf(text, sizeof text, "step %llu  evaluation loss %.4f (unigram entropy %.4f)",
-                (unsigned long long)steps, loss, unigram_entropy);
+  std::string text = printed("step %llu  evaluation loss %.4f", (unsigned long long)steps, loss);
+  if (unigram_entropy) text += printed(" (unigram entropy %.4f)", *unigram_entropy);
   log_.say(LogLevel::kInfo, text);
   Event event = event_of("evaluation");
   event["step"] = steps;

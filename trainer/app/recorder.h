@@ -5,6 +5,7 @@
 // history. Errors: `open`'s text; `healthy` says whether losses and plans were written to their end.
 #pragma once
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ class Recorder {
   void recovered(const std::vector<RecoveryRecord>& all);         // those that were not told yet
   void moved(uint64_t step, const char* action, const Plan& to);  // without a failure
   void done(const DoneStep& step);
-  void evaluated(uint64_t steps, double loss, double unigram_entropy);
+  void evaluated(uint64_t steps, double loss, std::optional<double> unigram_entropy);
 
  private:
   Progress progress_of(const DoneStep& step) const;

@@ -1,5 +1,6 @@
 #include "trainer/app/results.h"
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +23,15 @@ const char* what_held(Guarantee guarantee) {
   return "?";
 }
 
+// ": 0.1520 nat below the unigram entropy of the corpus (3.3296)".
+std::string beside_entropy(const Results& results) {
+  const double loss = results.evaluation_loss.value_or(NAN);
+  if (!results.unigram_entropy || !std::isfinite(loss)) return "";
+  const double below = *results.unigram_entropy - loss;
+  return printed(": %.4f nat %s the unigram entropy of the corpus (%.4f)", std::abs(below),
+                 below < 0 ? "above" : "below", *results.unigram_entropy);
+}
+
 void append_values(std::string* text, const Results& results) {
   if (!results.values_computed) {
     *text += "values            none: this simulated card computes nothing (--values compute does)\n";
@@ -29,9 +39,7 @@ void append_values(std::string* text, const Results& results) {
   }
   *text += printed("training loss     %.4f\n", results.last_loss);
   if (results.evaluation_loss)
-    *text += printed("evaluation loss   %.4f: %.4f nat below the unigram entropy of the corpus (%.4f)\n",
-                     *results.evaluation_loss, results.unigram_entropy - *results.evaluation_loss,
-                     results.unigram_entropy);
+    *text += printed("evaluation loss   %.4f", *results.evaluation_loss) + beside_entropy(results) + "\n";
   if (results.bits_per_byte) *text += printed("bits per byte     %.4f\n", *results.bits_per_byte);
   *text += printed("weights           %016llx\n", (unsigned long long)results.weights_hash);
   *text += printed("guarantee         %s\n", what_held(results.guarantee_held));
@@ -96,21 +104,23 @@ std::string to_table(const Results& results) {
 }
 
 std::string to_json(const Results& results) {
-  nlohmann::json json = {{"verdict", results.verdict},
-                         {"exit_code", results.exit_code},
-                         {"steps", results.steps},
-                         {"skipped_steps", results.skipped_steps},
-                         {"tokens", results.tokens},
-                         {"seconds", results.seconds},
-                         {"training_loss", results.last_loss},
-                         {"unigram_entropy", results.unigram_entropy},
-                         {"plan", to_string(results.plan)},
-                         {"guarantee", name_of(results.guarantee_held)},
-                         {"out", results.out},
-                         {"trace", results.trace},
-                         {"page", results.page},
-                         {"checkpoint", results.checkpoint},
-                         {"report", results.report}};
+  nlohmann::json json = {
+      {"verdict", results.verdict},
+      {"exit_code", results.exit_code},
+      {"steps", results.steps},
+      {"skipped_steps", results.skipped_steps},
+      {"tokens", results.tokens},
+      {"seconds", results.seconds},
+      {"training_loss", results.last_loss},
+      {"unigram_entropy",
+       results.unigram_entropy ? nlohmann::json(*results.unigram_entropy) : nlohmann::json()},
+      {"plan", to_string(results.plan)},
+      {"guarantee", name_of(results.guarantee_held)},
+      {"out", results.out},
+      {"trace", results.trace},
+      {"page", results.page},
+      {"checkpoint", results.checkpoint},
+      {"report", results.report}};
   json["incident"] = results.incident ? nlohmann::json{{"number", results.incident->number},
                                                        {"rank", results.incident->rank},
                                                        {"cause", results.incident->cause}}

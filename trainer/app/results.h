@@ -28,7 +28,8 @@ struct Results {
   int exit_code = kExitDone;
   uint64_t steps = 0, tokens = 0;
   uint64_t skipped_steps = 0;  // after an overflow of float16
-  double seconds = 0, last_loss = 0, unigram_entropy = 0;
+  double seconds = 0, last_loss = 0;
+  std::optional<double> unigram_entropy;  // of the corpus, where the losses are of its text
   std::optional<double> evaluation_loss;
   std::optional<double> bits_per_byte;  // of the text that the corpus was made of, by the evaluation loss
   bool values_computed = true;          // false: a simulated card in null mode, all values are zeros

@@ -106,6 +106,11 @@ TEST(Verdict, FollowsTheEquation) {
          failure(
              1000, 300,
              {{Term::kLive, 600}, {Term::kCached, 250}, {Term::kStranded, 50}, {Term::kLargestExtent, 150}}));
+  expect(
+      Cause::kFragmentation,
+      "400.00 MiB are not in use, but no request can have them: they round blocks up, or are no whole page "
+      "below the limit; 300.00 MiB were needed at once",
+      failure(1000, 300, {{Term::kLive, 600}, {Term::kRounding, 400}, {Term::kLargestExtent, 0}}));
   expect(Cause::kPendingFrees, "300.00 MiB are freed",
          failure(1000, 250, {{Term::kLive, 600}, {Term::kPending, 300}, {Term::kCached, 100}}));
   expect(Cause::kPoolIsolation, "350.00 MiB lie in other memory pools",

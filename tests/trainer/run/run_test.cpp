@@ -421,6 +421,45 @@ TEST_F(WholeRun, ResultsReadAsTableAndJson) {
   EXPECT_THAT(to_json(results), HasSubstr("\"exit_code\": 0"));
 }
 
+TEST_F(WholeRun, TheTableSaysWhichSideOfTheEntropyALossIs) {
+  Results results;
+  results.steps = 1, results.unigram_entropy = 2.5, results.evaluation_loss = 2;
+  EXPECT_THAT(to_table(results),
+              HasSubstr("2.0000: 0.5000 nat below the unigram entropy of the corpus (2.5"));
+  results.evaluation_loss = 4;
+  EXPECT_THAT(to_table(results), HasSubstr("4.0000: 1.5000 nat above the unigram entropy"));
+  results.evaluation_loss = NAN;
+  EXPECT_THAT(to_table(results), Not(HasSubstr("entropy")));
+  EXPECT_FALSE(train(config("t5", {"model.family=t5", "train.steps=1"}), quiet_).unigram_entropy);
+}
+
+// A training whose loss is lost looks like one that went well, but for its numbers.
+TEST_F(WholeRun, ALossThatIsNotFiniteIsSaidOnceAndInTheVerdict) {
+  const Results results =
+      train(config("a", {"train.optimizer=sgd", "train.clip=0", "train.warmup=0", "train.learning_rate=10",
+                         "train.momentum=0.99", "train.steps=60"}),
+            quiet_);
+  EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+  EXPECT_THAT(results.verdict, testing::MatchesRegex("done; the loss was not finite from step [0-9]+ on"));
+  const std::string log = ScratchFolder::read(scratch_.file("a/train.log")),
+                    what = ": the loss is not finite (";
+  ASSERT_THAT(log, HasSubstr(what));
+  EXPECT_EQ(log.find(what), log.rfind(what));
+}
+
+TEST_F(WholeRun, TheFileOfACheckpointStandsForItsFolder) {
+  Stop stop{.signal = SIGINT};
+  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+            exit_code_of_signal(SIGINT));
+  const std::string file = scratch_.file("a/checkpoint.safetensors");
+  std::filesystem::copy(file, scratch_.file("a/other"));
+  const Results other =
+      train(config("a"), {.resume = scratch_.file("a/other"), .stop = nullptr, .quiet = true});
+  EXPECT_THAT(other.verdict,
+              HasSubstr("a/other: is a file; give the folder that has checkpoint.safetensors"));
+  EXPECT_EQ(train(config("a"), {.resume = file, .stop = nullptr, .quiet = true}).steps, 11u);
+}
+
 TEST_F(WholeRun, OfMixedPrecisionSavesTheMasterWeights) {
   const std::string folder = scratch_.file("saved");
   const Results results =

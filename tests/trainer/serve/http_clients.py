@@ -99,6 +99,23 @@ class HttpClients(unittest.TestCase):
     def tearDownClass(cls):
         assert cls.server.end() == 0
 
+    def test_an_address_that_it_cannot_have_is_named(self):
+        def said(*options):
+            done = subprocess.run([BUILD / "bin" / "spillway-serve", "--device", "cpu", "--threads", "1", "--model",
+                                   self.model, *options], capture_output=True, text=True, timeout=60)
+            return done.returncode, done.stderr.splitlines()[-1]
+        self.assertEqual(said("--host", "999.1.1.1"), (1, "spillway-serve: --host 999.1.1.1: is no address; give one "
+                                                          "of this machine's, such as 127.0.0.1 or 0.0.0.0"))
+        self.assertEqual(said("--port", str(self.server.port)),
+                         (1, f"spillway-serve: cannot listen at --host 127.0.0.1 --port {self.server.port}: Address "
+                             "already in use"))
+
+    def test_a_window_beyond_the_context_is_named(self):
+        done = subprocess.run([BUILD / "bin" / "spillway-serve", "--device", "cpu", "--model", self.model, "perplexity",
+                               self.model / "config.json", "--window", "50000"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--window must be from 2 to ", done.stderr)
+
     def test_answers_have_the_form_that_clients_know(self):
         status, answer = self.server.complete(model="tiny", prompt="The page", max_tokens=6, temperature=0, n=2,
                                               logprobs=2)

@@ -231,7 +231,7 @@ void Run::begin() {
   std::snprintf(text, sizeof text,
                 "%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
                 double(parameter_count(shape_.model)) / 1e6, corpus_sizes(corpus_, config_.model).c_str(),
-                results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
+                corpus_.unigram_entropy(), config_.run.device.c_str(), devices_.size());
   const Plan& plan = recoverable_->plan();
   const Estimate need = estimate(shape_, plan, machine_);
   recorder_.began(plan, text + need.to_text());

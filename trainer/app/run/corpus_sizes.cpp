@@ -31,7 +31,7 @@ std::string corpus_sizes(const Corpus& corpus, const Architecture& model) {
 }
 
 std::optional<double> bits_per_byte(double loss, const Corpus& corpus, const Architecture& model) {
-  if ((model.has_decoder() && !model.has_pairs()) || corpus.text_bytes() == 0) return std::nullopt;
+  if (!loss_is_of_text(model) || corpus.text_bytes() == 0) return std::nullopt;
   return loss / std::numbers::ln2 * double(corpus.size()) / double(corpus.text_bytes());
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "driver/simulator_control.h"
+#include "trainer/app/run/corpus_sizes.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/pretrained/parameters.h"
 
@@ -35,6 +36,8 @@ void Run::warn_of(const std::string& remark) {
 void Run::end(int code, std::string verdict) {
   results_.exit_code = code;
   results_.verdict = std::move(verdict);
+  if (first_not_finite_ && (code == kExitDone || is_of_signal(code)))
+    results_.verdict += "; the loss was not finite from step " + std::to_string(*first_not_finite_) + " on";
 }
 
 // What rank 0 does with states of which each rank may have a share: all ranks call it together.
@@ -148,7 +151,7 @@ void Run::leave_ranks() {
 
 Results Run::run(RatesFrom* rates) {
   results_.out = config_.run.out;
-  results_.unigram_entropy = corpus_.unigram_entropy();
+  if (loss_is_of_text(config_.model)) results_.unigram_entropy = corpus_.unigram_entropy();
   build();
   *rates = survey_.from;
   begin();

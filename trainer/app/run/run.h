@@ -75,6 +75,7 @@ class Run {
   void end_by(int signal);
   void share_guarantee();
   StepOutcome run_step(uint64_t step);
+  void look_at_loss(uint64_t step);
   bool evaluate();
   void gave_up(const std::string& where);
   void end_with_checkpoint(int code, const std::string& verdict);
@@ -116,6 +117,7 @@ class Run {
   Guarantee start_ = Guarantee::kBitExact;     // what the plan or the checkpoint that it began with leaves of
                                                // the configuration's
   Guarantee of_ranks_ = Guarantee::kBitExact;  // the weakest that another rank has held
+  std::optional<uint64_t> first_not_finite_;   // the step whose loss was so
   std::set<std::string> said_;                 // of the optimizer's remarks
   Results results_;
 };

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <csignal>
 
 #include "trainer/app/run/corpus_sizes.h"
 #include "trainer/optimizer/learning_rate.h"
@@ -37,7 +39,17 @@ StepOutcome Run::run_step(uint64_t step) {
                   .plan = recoverable_->plan(),
                   .memory = memory,
                   .memory_of_run = peaks_.of_run(memory)});
+  look_at_loss(step);
   return outcome;
+}
+
+// Once, and again in the verdict: such a run goes on, and learns nothing more.
+void Run::look_at_loss(uint64_t step) {
+  if (first_not_finite_ || std::isfinite(program_->loss())) return;
+  first_not_finite_ = step;
+  warn_of("step " + std::to_string(step) + ": the loss is not finite (" + std::to_string(program_->loss()) +
+          "), and may not become so again: a lower train.learning_rate, a longer train.warmup or train.clip "
+          "keeps a training from it");
 }
 
 bool Run::step_once() {
@@ -133,6 +145,7 @@ void Run::end_by(int signal) {
 }
 
 void Run::train_steps() {
+  await_signals();
   while (program_->step() < config_.train.steps) {
     if (!step_once()) return;
     const uint64_t step = program_->step();
@@ -144,7 +157,6 @@ void Run::train_steps() {
   if (!evaluate()) return;
   share_guarantee();
   end(kExitDone, "done");
-  await_signals();
 }
 
 }  // namespace spillway::trainer

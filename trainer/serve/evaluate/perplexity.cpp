@@ -75,7 +75,7 @@ std::string read_text(const std::string& path, const Architecture& model, Text* 
 std::string fault_of_windows(const Architecture& model, uint32_t context, uint32_t stride) {
   if (model.has_decoder()) return "the perplexity is of a text, and a t5 has pairs: give a gpt2 or a llama";
   if (context > model.context || context < 2)
-    return "--context must be from 2 to " + std::to_string(model.context) + ", which the model has";
+    return "--window must be from 2 to " + std::to_string(model.context) + ", the context of the model";
   if (stride == 0 || stride >= context) return "--stride must be from 1 to " + std::to_string(context - 1);
   return "";
 }

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <set>
+#include <stdexcept>
 #include <tuple>
 
 #include "trainer/serve/http/connection.h"
@@ -15,13 +16,14 @@ class Server {
  public:
   Server(const ServerOptions& options, const ModelCard& card, std::unique_ptr<Engine> engine)
       : options_(options),
-        acceptor_(io_, {asio::ip::make_address(options.host), options.port}),
+        acceptor_(io_),
         signals_(io_, SIGINT, SIGTERM),
         deadline_(io_),
         engine_(std::move(engine), [this] { asio::post(io_, [this] { engine_failed(); }); }),
         state_{options_, card, io_, engine_} {}
 
   bool run(const std::function<void(const std::string&)>& listening) {
+    listen();
     asio::co_spawn(io_, accept(), asio::detached);
     wait_for_signal();
     const auto address = acceptor_.local_endpoint();
@@ -35,6 +37,25 @@ class Server {
   }
 
  private:
+  // By the names of the options: what the system says of an address does not name it.
+  void listen() {
+    error_code error;
+    const auto address = asio::ip::make_address(options_.host, error);
+    if (error)
+      throw std::runtime_error("--host " + options_.host +
+                               ": is no address; give one of this machine's, such as 127.0.0.1 or 0.0.0.0");
+    const asio::ip::tcp::endpoint endpoint(address, options_.port);
+    const auto check = [&](error_code failed) {
+      if (failed)
+        throw std::runtime_error("cannot listen at --host " + options_.host + " --port " +
+                                 std::to_string(options_.port) + ": " + failed.message());
+    };
+    check(acceptor_.open(endpoint.protocol(), error));
+    check(acceptor_.set_option(asio::socket_base::reuse_address(true), error));
+    check(acceptor_.bind(endpoint, error));
+    check(acceptor_.listen(asio::socket_base::max_listen_connections, error));
+  }
+
   asio::awaitable<void> accept() {
     while (!state_.draining) {
       error_code error;
