@@ -112,7 +112,12 @@ TEST_F(EstimateCommand, ItemsAddUpToThePeaks) {
 }
 
 TEST_F(EstimateCommand, AFolderAFileAndANameAreOneModel) {
-  write("model/config.json", kGpt2);
+  nlohmann::json config = nlohmann::json::parse(kGpt2);
+  write("usual/config.json", config.dump());
+  for (const char* rate : {"embd_pdrop", "resid_pdrop", "attn_pdrop"}) config[rate] = 0;
+  write("model/config.json", config.dump());
+  EXPECT_GT(data({"usual", "--batch", "2"})["device_peak_bytes"][0],
+            data({"model", "--batch", "2"})["device_peak_bytes"][0]);
   Json by_name = data({"gpt2", "--batch", "2"}), by_folder = data({"model", "--batch", "2"}),
        by_file = data({"model/config.json", "--batch", "2"});
   for (Json* json : {&by_name, &by_folder, &by_file}) (*json)["model"].erase("name");
@@ -180,6 +185,21 @@ TEST_F(EstimateCommand, TheTableHasEveryItemAndABar) {
 }
 
 TEST_F(EstimateCommand, AnswersWrongUsage) {
+TEST_F(EstimateCommand, OfAShorterContextAGpt2HasAllItsParameters) {
+  write("small/config.json",
+        R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 64,
+    "vocab_size": 256, "embd_pdrop": 0, "resid_pdrop": 0, "attn_pdrop": 0})");
+  for (const std::string model : {"gpt2", "small"}) {
+    const std::vector<std::string> whole{"estimate", model, "--json"};
+    std::vector<std::string> shorter = whole;
+    shorter.insert(shorter.end(), {"--context", "32"});
+    const Ran all = run(whole), some = run(shorter);
+    ASSERT_EQ(some.code, 0) << some.err;
+    const auto of = [](const Ran& ran) { return nlohmann::json::parse(ran.out)["model"]["parameters"]; };
+    EXPECT_EQ(of(all), of(some)) << some.out;
+  }
+}
+
   write("no_model/readme.txt", "");
   write("broken.json", "{");
   write("broken.toml", "[model\n");

@@ -19,6 +19,7 @@ SIZES = ["model.layers=4", "model.width=256", "model.heads=4", "model.context=25
 MODELS = {
     "gpt2": [],
     "gpt2, dropout": ["model.dropout=0.1"],
+    "gpt2, more positions than tokens": ["model.positions=1024"],
     "gpt2, 8192 words": ["model.vocabulary=8192"],
     "gpt2, 8192 words, own head": ["model.vocabulary=8192", "model.tied_head=false"],
     "gpt2, more words than tokens": ["model.vocabulary=16384", "model.context=48"],

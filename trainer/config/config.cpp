@@ -61,7 +61,7 @@ class ConfigReader {
 
   void read_pretrained_model(StrictTable& table) {
     for (const char* key : {"family", "layers", "decoder_layers", "width", "heads", "key_value_heads",
-                            "head_width", "hidden", "vocabulary", "gated", "tied_head"})
+                            "head_width", "hidden", "vocabulary", "positions", "gated", "tied_head"})
       if (const toml::node* node = table.node(key))
         return table.fail(
             *node, "'model." + std::string(key) + "' comes from the config.json of 'model.pretrained'");
@@ -117,10 +117,22 @@ class ConfigReader {
     table.number("minimum_learning_rate", &train.minimum_learning_rate, 0, 10);
     table.number("weight_decay", &train.weight_decay, 0, 10);
     table.number("beta1", &train.beta1, 0, 0.999999);
+    read_positions(table);
     table.number("beta2", &train.beta2, 0, 0.999999);
     table.number("epsilon", &train.epsilon, 1e-30, 1);
     table.number("clip", &train.clip, 0, 1e9);
     table.integer("warmup", &train.warmup, 0);
+  // Of a gpt2 that is trained on shorter texts than it has positions for.
+  void read_positions(StrictTable& table) {
+    Architecture& model = config_.model;
+    uint32_t positions = model.context;
+    table.integer("positions", &positions, 1, 1 << 24);
+    const toml::node* node = table.node("positions");
+    if (node && model.family != Family::kGpt2)
+      return table.fail(*node, "'model.positions' is for a gpt2: the others have no table of positions");
+    if (positions != model.context) model.pretrained_context = positions;
+  }
+
     table.integer("offload_least_bytes", &train.offload_least_bytes, 1);
     read_numerics(table);
     table.number("momentum", &train.momentum, 0, 0.999999);

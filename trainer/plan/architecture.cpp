@@ -88,6 +88,9 @@ std::string fault_of(const Architecture& model) {
   if (model.family == Family::kGpt2 && model.query_width() != model.width)
     return "'model.width' (" + number(model.width) + ") must be a multiple of 'model.heads' (" +
            number(model.heads) + ")";
+  if (model.family == Family::kGpt2 && model.context > model.positions())
+    return "'model.context' (" + number(model.context) + ") is more than the " + number(model.positions()) +
+           " positions that the gpt2 has a table of";
   if (model.key_value_heads == 0 || model.heads % model.key_value_heads != 0)
     return "'model.heads' (" + number(model.heads) + ") must be a multiple of 'model.key_value_heads' (" +
            number(model.key_value_heads) + ")";
@@ -128,6 +131,8 @@ std::string to_string(const Architecture& model) {
       name_of(model.family), model.layers, model.width, model.heads, model.head_width, model.hidden,
       model.context, model.vocabulary, name_of(model.activation), model.norm_epsilon,
       model.gated ? " gated" : "", model.tied_head ? " tied_head" : "");
+  if (model.family == Family::kGpt2 && model.positions() != model.context)
+    std::snprintf(more, sizeof more, " positions=%u", model.positions());
   if (model.family == Family::kLlama)
     std::snprintf(more, sizeof more, " key_value_heads=%u rotary_base=%.9g", model.key_value_heads,
                   model.rotary_base);

@@ -42,7 +42,8 @@ struct Architecture {
   uint32_t head_width = 64;
   uint32_t hidden = 1536;  // width inside the MLP
   uint32_t context = 256;  // tokens of an input
-  // Tokens of an input that a pretrained model was made for, where a training has another `context`; else 0.
+  // Tokens of an input that a model was made for, where a training has another `context`; else 0. A kGpt2 has
+  // a table of so many positions, of which a shorter training learns the first ones.
   uint32_t pretrained_context = 0;
   // Tokens of a target, where examples are pairs of texts that are padded to `context` and to this; 0: span
   // corruption says how many (kT5).
@@ -68,6 +69,7 @@ struct Architecture {
   bool has_pairs() const { return target > 0; }
   uint32_t all_layers() const { return layers + decoder_layers; }
   bool is_decoder_layer(uint32_t layer) const { return has_decoder() && layer >= layers; }
+  uint32_t positions() const { return pretrained_context != 0 ? pretrained_context : context; }
   // Width of all heads' queries together, and of all keys.
   uint32_t query_width() const { return heads * head_width; }
   uint32_t key_width() const { return key_value_heads * head_width; }

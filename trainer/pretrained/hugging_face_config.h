@@ -19,8 +19,8 @@
 namespace spillway::trainer {
 
 // `path`: of the config.json. `context`: of the training; 0 for the file's own (512 for a T5 that names
-// none). A GPT-2 has a table of positions, whose length it must be; a Llama's may be shorter than the file's;
-// a T5's may be any.
+// none). A GPT-2's and a Llama's may be shorter than the file's; a T5's may be any. The model keeps what it
+// was made for.
 std::optional<Architecture> read_hugging_face_config(const std::string& path, uint32_t context,
                                                      std::string* error);
 

@@ -87,10 +87,11 @@ class ConfigKeys {
     model->tied_head = true;
     keys_.flag("tie_word_embeddings", &model->tied_head);
     keys_.require("n_positions", &model->context, 1, kMostContext);
-    if (context_ != 0 && context_ != model->context)
+    if (context_ > model->context)
       keys_.fail("'n_positions' is " + std::to_string(model->context) +
-                 ", and a GPT-2 has a table of that many " + "positions: a context of " +
+                 ", and a GPT-2 has a table of that many positions: a context of " +
                  std::to_string(context_) + " needs another model");
+    choose_context(model);
   }
 
   void read_llama(Architecture* model) {

@@ -10,10 +10,6 @@ using nlohmann::json;
 // Transformers' default marks of a text's begin and end; a smaller vocabulary has none.
 constexpr uint32_t kGpt2Mark = 50256, kLlamaMarks = 3;
 
-uint32_t positions_of(const Architecture& model) {
-  return model.pretrained_context != 0 ? model.pretrained_context : model.context;
-}
-
 void write_gpt2(const Architecture& model, json* config) {
   config->update({
       {"architectures", {"GPT2LMHeadModel"}},
@@ -21,7 +17,7 @@ void write_gpt2(const Architecture& model, json* config) {
       {"n_embd", model.width},
       {"n_head", model.heads},
       {"n_inner", model.hidden},
-      {"n_positions", model.context},
+      {"n_positions", model.positions()},
       {"activation_function", name_of(model.activation)},
       {"layer_norm_epsilon", model.norm_epsilon},
       {"embd_pdrop", model.dropout},
@@ -40,7 +36,7 @@ void write_llama(const Architecture& model, json* config) {
       {"num_key_value_heads", model.key_value_heads},
       {"head_dim", model.head_width},
       {"intermediate_size", model.hidden},
-      {"max_position_embeddings", positions_of(model)},
+      {"max_position_embeddings", model.positions()},
       {"hidden_act", name_of(model.activation)},
       {"rms_norm_eps", model.norm_epsilon},
       {"rope_theta", model.rotary_base},  // transformers 4 reads this one, transformers 5 the next
@@ -66,7 +62,7 @@ void write_t5(const Architecture& model, json* config) {
       {"num_heads", model.heads},
       {"d_kv", model.head_width},
       {"d_ff", model.hidden},
-      {"n_positions", positions_of(model)},
+      {"n_positions", model.positions()},
       {"feed_forward_proj", projection_of(model)},
       {"dense_act_fn", name_of(model.activation)},
       {"layer_norm_epsilon", model.norm_epsilon},

@@ -144,6 +144,29 @@ TEST_F(WholeRun, WhatItSavesIsWhereTheNextOneBegins) {
   EXPECT_THAT(other.verdict, HasSubstr("tensor 'transformer.h.1."));
 }
 
+// Of its table of positions it learns the first ones, and saves all.
+TEST_F(WholeRun, AGpt2OfAShorterContextKeepsItsPositions) {
+  const std::string saved = scratch_.file("saved"), again = scratch_.file("again");
+  ASSERT_EQ(train(config("a", {"run.save=\"" + saved + "\""}), quiet_).exit_code, kExitDone);
+  Config next = config(
+      "b", {"run.save=\"" + again + "\"", "train.weight_decay=0", "model.context=8", "model.positions=16"});
+  next.pretrained = saved;
+  const Results results = train(next, quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  const auto positions = [](const std::string& folder) {
+    std::string error;
+    const auto file = safetensors::File::open(folder + "/model.safetensors", &error);
+    EXPECT_TRUE(file) << error;
+    const safetensors::StoredTensor& tensor = file->tensors().at("transformer.wpe.weight");
+    EXPECT_EQ(tensor.shape, (std::vector<int64_t>{16, 32}));
+    const std::string bytes(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+    return std::pair(bytes.substr(0, bytes.size() / 2), bytes.substr(bytes.size() / 2));
+  };
+  EXPECT_NE(positions(saved).first, positions(again).first);
+  EXPECT_EQ(positions(saved).second, positions(again).second);
+  EXPECT_THAT(ScratchFolder::read(again + "/config.json"), HasSubstr("\"n_positions\": 16"));
+}
+
 // A training's result is not lost because a folder cannot be made.
 TEST_F(WholeRun, WeightsThatCannotBeSavedAreInACheckpoint) {
   ScratchFolder::write(scratch_.file("file"), "");

@@ -53,6 +53,11 @@ def gpt2_own_head():
     return gpt2(tie_word_embeddings=False, n_inner=80)
 
 
+@family("gpt2")
+def gpt2_of_more_positions():
+    return gpt2(n_positions=2 * CONTEXT)
+
+
 def llama(**sizes):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         hidden_size=48, num_hidden_layers=3, num_attention_heads=6, intermediate_size=112, vocab_size=300,

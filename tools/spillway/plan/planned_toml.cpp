@@ -24,8 +24,9 @@ std::string model_section(const Workload& workload) {
     if (model.has_decoder()) out << "\ndecoder_layers = " << model.decoder_layers;
     out << "\nwidth = " << model.width << "\nheads = " << model.heads
         << "\nkey_value_heads = " << model.key_value_heads << "\nhead_width = " << model.head_width
-        << "\nhidden = " << model.hidden << "\ncontext = " << model.context
-        << "\nvocabulary = " << model.vocabulary << "\ngated = " << (model.gated ? "true" : "false")
+        << "\nhidden = " << model.hidden << "\ncontext = " << model.context;
+    if (model.family == trainer::Family::kGpt2) out << "\npositions = " << model.positions();
+    out << "\nvocabulary = " << model.vocabulary << "\ngated = " << (model.gated ? "true" : "false")
         << "\ntied_head = " << (model.tied_head ? "true" : "false") << "\n";
   }
   if (model.dropout > 0) out << "dropout = " << toml::value<double>(model.dropout) << "\n";

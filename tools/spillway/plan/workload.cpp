@@ -34,7 +34,7 @@ std::string near_names(const std::string& model) {
   return text + "?";
 }
 
-// The longest context of a GPT-2 is its table of positions; others may be given less than their own.
+// A model keeps what it was made for: a GPT-2 has its whole table of positions.
 bool read_known(const WorkloadOptions& options, Workload* workload, int* code, std::string* error) {
   const auto model = known_model(options.model);
   if (!model) {
@@ -50,6 +50,7 @@ bool read_known(const WorkloadOptions& options, Workload* workload, int* code, s
         kUsageError,
         "--context: " + options.model + " has at most " + std::to_string(model->context) + " tokens", code,
         error);
+  if (context != model->context) workload->shape.model.pretrained_context = model->context;
   workload->shape.model.context = context;
   return true;
 }

@@ -15,7 +15,7 @@ std::vector<Parameter> gpt2_table(const Architecture& model) {
   write.at(model.tied_head ? End::kBoth : End::kFirst);
   write.normal("transformer.wte.weight", {model.vocabulary, width}, kDeviation);
   write.at(End::kFirst);
-  write.normal("transformer.wpe.weight", {model.context, width}, kDeviation);
+  write.normal("transformer.wpe.weight", {model.positions(), width}, kDeviation);
   write.at(End::kLast);
   write.ones("transformer.ln_f.weight", width);
   write.zeros("transformer.ln_f.bias", width);

@@ -22,10 +22,11 @@ Tensor mlp_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inp
 
 Tensor embedded_tape(Tape* tape, const TapePass& pass, TapeOperators& ops, Tensor words) {
   const Tensor embedded = ops.embedding(words);
-  const Tensor placed = tape->run({.inputs = {embedded},
-                                   .output = tape->bytes(embedded),
-                                   .weights = uint64_t{pass.model.context} * pass.model.width * pass.number(),
-                                   .passes_gradient = true});
+  const Tensor placed =
+      tape->run({.inputs = {embedded},
+                 .output = tape->bytes(embedded),
+                 .weights = uint64_t{pass.model.positions()} * pass.model.width * pass.number(),
+                 .passes_gradient = true});
   ops.drop({embedded});
   return ops.with_dropout(placed);
 }
