@@ -111,6 +111,7 @@ TEST_F(EstimateCommand, ItemsAddUpToThePeaks) {
   }
 }
 
+// A folder's model has the dropout that it is trained with, a name's none.
 TEST_F(EstimateCommand, AFolderAFileAndANameAreOneModel) {
   nlohmann::json config = nlohmann::json::parse(kGpt2);
   write("usual/config.json", config.dump());
@@ -184,7 +185,6 @@ TEST_F(EstimateCommand, TheTableHasEveryItemAndABar) {
   EXPECT_TRUE(read("picture.svg").ends_with("</svg>\n"));
 }
 
-TEST_F(EstimateCommand, AnswersWrongUsage) {
 TEST_F(EstimateCommand, OfAShorterContextAGpt2HasAllItsParameters) {
   write("small/config.json",
         R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 64,
@@ -200,6 +200,7 @@ TEST_F(EstimateCommand, OfAShorterContextAGpt2HasAllItsParameters) {
   }
 }
 
+TEST_F(EstimateCommand, AnswersWrongUsage) {
   write("no_model/readme.txt", "");
   write("broken.json", "{");
   write("broken.toml", "[model\n");

@@ -74,6 +74,23 @@ class ConfigReader {
 
   void read_lengths(StrictTable& table, uint32_t* context) {
     table.integer("context", context, 1, 1 << 20);
+    if (model && !table.node("dropout")) take_dropout(table);
+  }
+
+  // As transformers trains the model, where one rate can say it.
+  void take_dropout(StrictTable& table) {
+    const std::string path = config_.pretrained + "/config.json";
+    const auto found = read_hugging_face_dropout(path, &error_);
+    if (!found) return;
+    config_.model.dropout = found->rate;
+    if (!found->fault.empty())
+      return table.fail(*table.node("pretrained"),
+                        path + ": " + found->fault +
+                            ", and the trainer has one rate, of the embeddings and of what a layer adds: set "
+                            "'model.dropout' (0: none)");
+    if (!found->left_out.empty())
+      config_.remarks.push_back(path + ": " + found->left_out + "; 'model.dropout' sets the rest (" +
+                                printed("%g", found->rate) + ")");
     table.integer("target", &target_, 1, 1 << 20);
     context_is_given_ = table.node("context") != nullptr;
   }
@@ -100,10 +117,22 @@ class ConfigReader {
     table.boolean("tied_head", &model.tied_head);
   }
 
+    read_positions(table);
   void read_data(StrictTable& table) {
     table.text("corpus", &config_.data.corpus);
     table.number("validation", &config_.data.validation, 0.001, 0.9);
     table.integer("seed", &config_.data.seed, 0, kMost64);
+  // Of a gpt2 that is trained on shorter texts than it has positions for.
+  void read_positions(StrictTable& table) {
+    Architecture& model = config_.model;
+    uint32_t positions = model.context;
+    table.integer("positions", &positions, 1, 1 << 24);
+    const toml::node* node = table.node("positions");
+    if (node && model.family != Family::kGpt2)
+      return table.fail(*node, "'model.positions' is for a gpt2: the others have no table of positions");
+    if (positions != model.context) model.pretrained_context = positions;
+  }
+
     table.integer("workers", &config_.data.workers, 0, 64);
     table.integer("ahead", &config_.data.ahead, 1, 1024);
   }
@@ -117,22 +146,10 @@ class ConfigReader {
     table.number("minimum_learning_rate", &train.minimum_learning_rate, 0, 10);
     table.number("weight_decay", &train.weight_decay, 0, 10);
     table.number("beta1", &train.beta1, 0, 0.999999);
-    read_positions(table);
     table.number("beta2", &train.beta2, 0, 0.999999);
     table.number("epsilon", &train.epsilon, 1e-30, 1);
     table.number("clip", &train.clip, 0, 1e9);
     table.integer("warmup", &train.warmup, 0);
-  // Of a gpt2 that is trained on shorter texts than it has positions for.
-  void read_positions(StrictTable& table) {
-    Architecture& model = config_.model;
-    uint32_t positions = model.context;
-    table.integer("positions", &positions, 1, 1 << 24);
-    const toml::node* node = table.node("positions");
-    if (node && model.family != Family::kGpt2)
-      return table.fail(*node, "'model.positions' is for a gpt2: the others have no table of positions");
-    if (positions != model.context) model.pretrained_context = positions;
-  }
-
     table.integer("offload_least_bytes", &train.offload_least_bytes, 1);
     read_numerics(table);
     table.number("momentum", &train.momentum, 0, 0.999999);

@@ -73,7 +73,8 @@ inline constexpr uint64_t kGrowBackAfter = 16;
 
 struct Config {
   Architecture model = Architecture::usual(Family::kGpt2, 6, 384, 6, 256);
-  std::string pretrained;  // folder of the weights to begin with; "": from the seed
+  std::string pretrained;              // folder of the weights to begin with; "": from the seed
+  std::vector<std::string> remarks{};  // what a run warns of: settings that mean less than they seem to
   DataConfig data;
   TrainConfig train;
   EvaluationConfig evaluation;

@@ -3,8 +3,8 @@
 // setting that changes the mathematics in a way that the trainer does not have is an error, never passed
 // over.
 //
-// Dropout is not read: a training chooses its own. The head of a T5 is tied exactly when the outputs of its
-// decoder are scaled: transformers 4 writes that as 'tie_word_embeddings', transformers 5 as
+// Dropout is read apart, since only a training has it. The head of a T5 is tied exactly when the outputs of
+// its decoder are scaled: transformers 4 writes that as 'tie_word_embeddings', transformers 5 as
 // 'scale_decoder_outputs'.
 //
 // Thread-safety: pure functions, but for the file that is read. Errors: texts that name the file and the key.
@@ -23,6 +23,15 @@ namespace spillway::trainer {
 // was made for.
 std::optional<Architecture> read_hugging_face_config(const std::string& path, uint32_t context,
                                                      std::string* error);
+
+// The dropout that transformers trains a model with. The trainer has one rate, of the embeddings and of what
+// a layer adds to the residual.
+struct FileDropout {
+  double rate = 0;
+  std::string fault;     // why one rate cannot say it, naming the keys; "": it can
+  std::string left_out;  // what transformers drops besides, as a sentence; "": nothing
+};
+std::optional<FileDropout> read_hugging_face_dropout(const std::string& path, std::string* error);
 
 // The text of a config.json that transformers loads, and that `read_hugging_face_config` reads back as the
 // same model, apart from its dropout and from a context that was the training's alone. REQUIRES:

@@ -9,6 +9,8 @@
 #include <random>
 #include <string>
 
+#include "tests/trainer/scratch_folder.h"
+
 namespace spillway::trainer {
 namespace {
 

@@ -172,6 +172,48 @@ TEST_F(HuggingFaceConfig, ATrainingWithAnotherContextLeavesWhatTheModelWasMadeFo
   EXPECT_EQ(written(with(kT5, {{"n_positions", 512}}), 0)["n_positions"], 512);
   EXPECT_EQ(written(kT5, 64)["n_positions"], 64) << "it names none";
   EXPECT_EQ(written(kLlama, 64)["max_position_embeddings"], 128);
+  EXPECT_EQ(written(kGpt2, 32)["n_positions"], 64);
+}
+
+// Its first positions are learned; the weights stay those of the model.
+TEST_F(HuggingFaceConfig, AGpt2OfAShorterContextKeepsItsTable) {
+  const Architecture shorter = read(kGpt2, 32), whole = read(kGpt2);
+  EXPECT_EQ(shorter.context, 32u);
+  EXPECT_EQ(shorter.positions(), 64u);
+  EXPECT_EQ(parameter_count(shorter), parameter_count(whole));
+  EXPECT_THAT(to_string(shorter), HasSubstr("context=32")) << "no checkpoint of one goes on as the other";
+  EXPECT_THAT(to_string(shorter), HasSubstr("positions=64"));
+  EXPECT_THAT(to_string(whole), testing::Not(HasSubstr("positions")));
+}
+
+TEST_F(HuggingFaceConfig, ReadsTheDropoutThatOneRateCanSay) {
+  const auto dropout = [&](const json& config) {
+    std::string error;
+    ScratchFolder::write(path_, config.dump());
+    const auto found = read_hugging_face_dropout(path_, &error);
+    EXPECT_TRUE(found) << error;
+    return found.value_or(FileDropout{});
+  };
+  const auto gpt2 = [&](double embeddings, double residual, double attention) {
+    return dropout(
+        with(kGpt2, {{"embd_pdrop", embeddings}, {"resid_pdrop", residual}, {"attn_pdrop", attention}}));
+  };
+  EXPECT_EQ(dropout(kGpt2).rate, 0.1) << "transformers' default";
+  EXPECT_EQ(gpt2(0.2, 0.2, 0.2).rate, 0.2);
+  EXPECT_THAT(gpt2(0.2, 0.2, 0.2).left_out, HasSubstr("'attn_pdrop' is 0.2: attention is trained without"));
+  EXPECT_EQ(gpt2(0.2, 0.2, 0).left_out, "");
+  EXPECT_EQ(gpt2(0.2, 0.2, 0).fault, "");
+  EXPECT_THAT(gpt2(0.1, 0.2, 0.2).fault, HasSubstr("'embd_pdrop' is 0.1, 'resid_pdrop' is 0.2 and 'attn_p"));
+  EXPECT_THAT(gpt2(0, 0, 0.1).fault, HasSubstr("'attn_pdrop' is 0.1"));
+  EXPECT_EQ(gpt2(0, 0, 0).rate, 0);
+  EXPECT_EQ(dropout(with(kT5, {{"dropout_rate", 0.3}})).rate, 0.3);
+  EXPECT_EQ(dropout(kLlama).fault, "");
+  EXPECT_THAT(dropout(with(kLlama, {{"attention_dropout", 0.3}})).fault,
+              HasSubstr("'attention_dropout' is 0.3"));
+  std::string error;
+  ScratchFolder::write(path_, with(kT5, {{"dropout_rate", "much"}}).dump());
+  EXPECT_FALSE(read_hugging_face_dropout(path_, &error));
+  EXPECT_THAT(error, HasSubstr("'dropout_rate'"));
 }
 
 struct Refused {

@@ -29,7 +29,9 @@ std::string model_section(const Workload& workload) {
     out << "\nvocabulary = " << model.vocabulary << "\ngated = " << (model.gated ? "true" : "false")
         << "\ntied_head = " << (model.tied_head ? "true" : "false") << "\n";
   }
-  if (model.dropout > 0) out << "dropout = " << toml::value<double>(model.dropout) << "\n";
+  // A config.json may have more rates than the trainer's one.
+  if (model.dropout > 0 || workload.source == ModelSource::kHuggingFace)
+    out << "dropout = " << toml::value<double>(model.dropout) << "\n";
   return out.str();
 }
 

@@ -62,6 +62,10 @@ bool read_hugging_face(const WorkloadOptions& options, const fs::path& file, Wor
   workload->source = ModelSource::kHuggingFace;
   workload->path = file.parent_path().empty() ? "." : file.parent_path().string();
   workload->shape.model = *model;
+  // As a training of it would have; one that must be told its dropout is counted without.
+  const auto dropout = trainer::read_hugging_face_dropout(file.string(), error);
+  if (!dropout) return fail_with(kUnreadableTrace, *error, code, error);
+  if (dropout->fault.empty()) workload->shape.model.dropout = dropout->rate;
   return true;
 }
 

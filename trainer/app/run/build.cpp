@@ -240,6 +240,7 @@ void Run::begin() {
         "the devices have no access to each other's memory: copies to a peer go through the host, and the "
         "plan is slower than one with the host in the peer's place");
   warn_of_small_ones(plan, need);
+  for (const std::string& remark : config_.remarks) warn_of(remark);
   warn_of_idle_stages(plan);
   history_.begin(shape_, survey_.machine, plan);
 }
