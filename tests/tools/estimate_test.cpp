@@ -215,6 +215,7 @@ TEST_F(EstimateCommand, AnswersWrongUsage) {
   refused({"gpt2-lage"}, "Did you mean 'gpt2-large'?", 2);
   refused({"gpt2", "--batch", "0"}, "--batch", 2);
   refused({"gpt2", "--batch", "many"}, "--batch", 2);
+  refused({"gpt2", "--batch", "5", "--micro-batch", "9"}, "--micro-batch 9 is more than the batch, 5", 2);
   refused({"gpt2", "--context", "2048"}, "at most 1024 tokens", 2);
   refused({"gpt2", "--recompute", "13"}, "neither none, all nor a number of layers up to 12", 2);
   refused({"gpt2", "--recompute", "-1"}, "neither none", 2);

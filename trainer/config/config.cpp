@@ -5,8 +5,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
 #include <sstream>
 
+#include "base/printed.h"
+#include "trainer/config/idle_settings.h"
 #include "trainer/config/stages.h"
 #include "trainer/data/examples.h"
 #include "trainer/plan/devices/peers.h"
@@ -70,10 +74,6 @@ class ConfigReader {
     const auto model = read_hugging_face_config(config_.pretrained + "/config.json", context, &error_);
     if (model) config_.model = *model;
     config_.model.target = target_;
-  }
-
-  void read_lengths(StrictTable& table, uint32_t* context) {
-    table.integer("context", context, 1, 1 << 20);
     if (model && !table.node("dropout")) take_dropout(table);
   }
 
@@ -91,6 +91,10 @@ class ConfigReader {
     if (!found->left_out.empty())
       config_.remarks.push_back(path + ": " + found->left_out + "; 'model.dropout' sets the rest (" +
                                 printed("%g", found->rate) + ")");
+  }
+
+  void read_lengths(StrictTable& table, uint32_t* context) {
+    table.integer("context", context, 1, 1 << 20);
     table.integer("target", &target_, 1, 1 << 20);
     context_is_given_ = table.node("context") != nullptr;
   }
@@ -113,15 +117,11 @@ class ConfigReader {
     table.integer("hidden", &model.hidden, 1, 1 << 18);
     table.integer("vocabulary", &model.vocabulary, 1, 1 << 24);
     vocabulary_is_given_ = table.node("vocabulary") != nullptr;
+    read_positions(table);
     table.boolean("gated", &model.gated);
     table.boolean("tied_head", &model.tied_head);
   }
 
-    read_positions(table);
-  void read_data(StrictTable& table) {
-    table.text("corpus", &config_.data.corpus);
-    table.number("validation", &config_.data.validation, 0.001, 0.9);
-    table.integer("seed", &config_.data.seed, 0, kMost64);
   // Of a gpt2 that is trained on shorter texts than it has positions for.
   void read_positions(StrictTable& table) {
     Architecture& model = config_.model;
@@ -133,6 +133,10 @@ class ConfigReader {
     if (positions != model.context) model.pretrained_context = positions;
   }
 
+  void read_data(StrictTable& table) {
+    table.text("corpus", &config_.data.corpus);
+    table.number("validation", &config_.data.validation, 0.001, 0.9);
+    table.integer("seed", &config_.data.seed, 0, kMost64);
     table.integer("workers", &config_.data.workers, 0, 64);
     table.integer("ahead", &config_.data.ahead, 1, 1024);
   }
@@ -348,6 +352,16 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
   return true;
 }
 
+// "section.key" of each.
+std::set<std::string> keys_of(const toml::table& document) {
+  std::set<std::string> keys;
+  for (const auto& [section, node] : document)
+    if (const toml::table* table = node.as_table())
+      for (const auto& [key, value] : *table)
+        keys.insert(std::string(section.str()) + "." + std::string(key.str()));
+  return keys;
+}
+
 }  // namespace
 
 std::vector<uint32_t> Config::stage_layers() const {
@@ -381,7 +395,9 @@ std::optional<Config> parse_config(const std::string& text, const std::vector<st
     if (!apply_override(override, &document, error)) return std::nullopt;
   Config config;
   *error = ConfigReader(document, &config).read();
-  return error->empty() ? std::optional(config) : std::nullopt;
+  if (!error->empty()) return std::nullopt;
+  std::ranges::move(idle_settings(config, keys_of(document)), std::back_inserter(config.remarks));
+  return config;
 }
 
 std::optional<Config> read_config(const std::string& path, const std::vector<std::string>& overrides,

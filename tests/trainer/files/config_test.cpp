@@ -196,6 +196,70 @@ TEST(Config, AFamilyBringsItsUsualSizesAndItsFaultsNameTheKey) {
               HasSubstr("'model.layers' comes from the config.json of 'model.pretrained'"));
 }
 
+TEST(Config, DropoutIsThatOfTheConfigJsonUnlessItIsSaid) {
+  const ScratchFolder scratch;
+  const auto write = [&](const std::string& rates) {
+    ScratchFolder::write(scratch.file("config.json"),
+                         R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 64,
+                             "vocab_size": 256)" +
+                             rates + "}");
+  };
+  const std::vector<std::string> pretrained{"model.pretrained=\"" + scratch.file("") + "\""};
+  std::string error;
+  write("");
+  const auto usual = parse_config(kLeast, pretrained, &error);
+  ASSERT_TRUE(usual) << error;
+  EXPECT_EQ(usual->model.dropout, 0.1);
+  ASSERT_EQ(usual->remarks.size(), 1u);
+  EXPECT_THAT(usual->remarks[0], HasSubstr("'attn_pdrop' is 0.1: attention is trained without dropout here"));
+  auto said = pretrained;
+  said.emplace_back("model.dropout=0.3");
+  const auto own = parse_config(kLeast, said, &error);
+  ASSERT_TRUE(own) << error;
+  EXPECT_EQ(own->model.dropout, 0.3);
+  EXPECT_TRUE(own->remarks.empty());
+  write(R"(, "embd_pdrop": 0.2)");
+  EXPECT_THAT(error_of(kLeast, pretrained), HasSubstr("'embd_pdrop' is 0.2, 'resid_pdrop' is 0.1 and"));
+  EXPECT_TRUE(parse_config(kLeast, said, &error)) << error;
+}
+
+TEST(Config, SettingsWithoutEffectAreNamedIfTheyWereGiven) {
+  const auto remarks = [](const std::vector<std::string>& overrides) {
+    std::string error;
+    const auto config = parse_config(kLeast, overrides, &error);
+    EXPECT_TRUE(config) << error;
+    return config.value_or(Config{}).remarks;
+  };
+  EXPECT_THAT(remarks({}), testing::IsEmpty());
+  EXPECT_THAT(remarks({"train.steps=3"}), testing::IsEmpty()) << "the usual warmup is longer";
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"train.momentum=0.5"}, "'train.momentum' has no effect: 'train.optimizer' is \"adamw\""},
+      {{"train.beta1=0.5", "train.optimizer=sgd"},
+       "'train.beta1' has no effect: 'train.optimizer' is \"sgd\""},
+      {{"train.loss_scale=2"}, "'train.loss_scale' has no effect: 'train.precision' is \"fp32\""},
+      {{"train.warmup=100", "train.steps=30"}, "'train.warmup' (100) is longer than 'train.steps' (30)"},
+      {{"plan.micro_batch=16", "train.batch=8"}, "'plan.micro_batch' has no effect: a step has the 8"},
+      {{"plan.recompute_segment=2"},
+       "'plan.recompute_segment' has no effect: no layer is in 'plan.recompute'"},
+      {{"plan.tiles=2"}, "'plan.tiles' has no effect"},
+      {{"run.devices=2", "run.device=cpu"}, "'run.devices' has no effect: 'run.device' is \"cpu\""}};
+  for (const auto& [overrides, says] : cases)
+    EXPECT_THAT(remarks(overrides), testing::ElementsAre(HasSubstr(says)));
+  EXPECT_THAT(remarks({"train.momentum=0.5", "train.optimizer=sgd", "plan.micro_batch=\"auto\""}),
+              testing::IsEmpty());
+}
+
+TEST(Config, AGpt2MayHaveMorePositionsThanItsContext) {
+  std::string error;
+  const auto config = parse_config(kLeast, {"model.context=32", "model.positions=128"}, &error);
+  ASSERT_TRUE(config) << error;
+  EXPECT_EQ(config->model.context, 32u);
+  EXPECT_EQ(config->model.positions(), 128u);
+  EXPECT_THAT(error_of(kLeast, {"model.context=32", "model.positions=16"}),
+              HasSubstr("'model.context' (32) is more than the 16 positions"));
+  EXPECT_THAT(error_of(kLeast, {"model.family=llama", "model.positions=512"}), HasSubstr("for a gpt2"));
+}
+
 // The parser's own assertions must not end the program either.
 TEST(Config, DamagedTextIsAnErrorAndNotACrash) {
   const std::string whole =

@@ -380,6 +380,17 @@ TEST_F(WholeRun, SaysWhatKeepsItFromStarting) {
               HasSubstr("set run.nvme to a writable folder"));
 }
 
+// A folder of that name would lie on another disk.
+TEST_F(WholeRun, AFolderForTheDiskThatIsNotThereIsNamed) {
+  EXPECT_THAT(train(config("a", {"run.nvme=\"" + scratch_.file("not/there") + "\""}), quiet_).verdict,
+              HasSubstr("there is no folder '" + scratch_.file("not") + "': is the disk mounted?"));
+  EXPECT_FALSE(std::filesystem::exists(scratch_.file("not")));
+  train(config("b", {"train.steps=1", "run.zero=3", "run.nvme=\"" + scratch_.file("made") + "\""}), quiet_);
+  const std::string log = ScratchFolder::read(scratch_.file("b/train.log"));
+  EXPECT_THAT(log, HasSubstr("made the folder of run.nvme, '" + scratch_.file("made") + "'"));
+  EXPECT_THAT(log, HasSubstr("'run.zero' has no effect: there is one process"));
+}
+
 TEST_F(WholeRun, SaysThatNothingIsLargeEnoughForTheDisk) {
   const std::string nothing = "no parameter's states are as large as run.nvme_least";
   train(config("small", {"plan.optimizer=nvme", "train.steps=1"}), quiet_);

@@ -160,11 +160,14 @@ std::optional<Workload> read_workload(const WorkloadOptions& options, int* code,
   if (options.batch || batch == 0) batch = options.batch.value_or(kBatch);
   trainer::Plan& plan = workload.plan;
   if (!has_plan || options.batch) plan.micro_batch = plan.evaluation_batch = batch;
-  if (options.micro_batch) plan.micro_batch = plan.evaluation_batch = std::min(*options.micro_batch, batch);
+  if (options.micro_batch) plan.micro_batch = plan.evaluation_batch = *options.micro_batch;
   plan.evaluation_batch = options.evaluation_batch.value_or(plan.evaluation_batch);
   choose_numerics(options, &workload.shape.numerics);
   workload.shape.model.dropout = options.dropout.value_or(workload.shape.model.dropout);
   std::string fault = trainer::fault_of(workload.shape.model);
+  if (options.micro_batch && *options.micro_batch > batch)
+    fault = "--micro-batch " + std::to_string(*options.micro_batch) + " is more than the batch, " +
+            std::to_string(batch) + " (--batch)";
   if (fault.empty() && !can_be_counted(workload.shape, plan.evaluation_batch))
     fault = options.model + ": the batch, the context and the model together are too large to count";
   if (fault.empty()) return workload;

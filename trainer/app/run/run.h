@@ -40,6 +40,7 @@ class Run {
 
  private:
   // Before it begins: setup.cpp, build.cpp.
+  void make_nvme_folder(const std::string& folder);
   static Corpus open_corpus(const Config& config);
   void join_ranks(RankEnd* rank_end);
   void await_signals();

@@ -105,7 +105,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
       peaks_(core_) {
   std::string error;
   if (!RunFiles::make_folder(config.run.out, "run.out", &error)) throw SetupError(error);
-  if (!RunFiles::make_folder(config.nvme_folder(), "run.nvme", &error)) throw SetupError(error);
+  make_nvme_folder(config.nvme_folder());
   // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
   // another count of threads rounds differently.
   at::set_num_threads(config.run.threads ? int(config.run.threads) : at::get_num_threads());
@@ -130,6 +130,21 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   if (options.resume.empty()) set_aside_checkpoint();
 }
 
+// Where a disk is not mounted, or a path is mistyped, a folder of that name would lie on another disk.
+void Run::make_nvme_folder(const std::string& folder) {
+  std::error_code none;
+  if (std::filesystem::is_directory(folder, none)) return;
+  const std::filesystem::path parent =
+      std::filesystem::absolute(folder, none).lexically_normal().parent_path();
+  if (!std::filesystem::is_directory(parent, none))
+    throw SetupError("run.nvme is '" + folder + "', and there is no folder '" + parent.string() +
+                     "': is the disk mounted?");
+  std::string error;
+  if (!RunFiles::make_folder(folder, "run.nvme", &error)) throw SetupError(error);
+  config_.remarks.push_back("made the folder of run.nvme, '" + folder +
+                            "', which was not there: is its disk mounted?");
+}
+
 Corpus Run::open_corpus(const Config& config) {
   std::string error;
   auto corpus =
@@ -150,6 +165,9 @@ void Run::join_ranks(RankEnd* rank_end) {
                                      rank_end->watch(std::move(watch));
                                      await_signals();  // the watch says of a rank that is ended why
                                    });
+  if (ranks_->is_alone() && config_.run.zero > 0)
+    config_.remarks.emplace_back(
+        "'run.zero' has no effect: there is one process, and ZeRO is of several ranks");
   ranks_->check_same("settings", common_settings(config_, corpus_, !options_.resume.empty()));
   mesh_ = Mesh(ranks_);
   if (config_.run.stages == 1) return;
