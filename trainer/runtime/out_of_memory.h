@@ -24,10 +24,10 @@ inline std::optional<uint64_t> refused_by_host(const std::exception& error) {
   return bytes;
 }
 
-// Whether a plan move may serve it.
+// Whether a plan move may serve it. NCCL says that it "Failed to CUDA calloc async 4194304 bytes".
 inline bool says_out_of_memory(const std::string& text) {
-  for (const char* sign :
-       {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "not enough memory"})
+  for (const char* sign : {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+                           "not enough memory", "Failed to CUDA"})
     if (text.find(sign) != std::string::npos) return true;
   return false;
 }

@@ -224,7 +224,7 @@ class Deaths(Case):
 class OnCards(Case):
     """Over the simulated NCCL: the other rank waits for its device, and cannot end by itself."""
 
-    def on_two_cards(self, script, limits=("1GiB", "1GiB"), **settings):
+    def on_two_cards(self, script, limits=("1GiB", "1GiB"), capacity="1GiB", **settings):
         """`script` has the ranks' processes as $a and $b, and their folder as $F."""
         folder = self.fresh_folder()
         words = self.command(folder, "cuda", {"train.steps": 100000, "run.ranks_bound": BOUND, "run.ranks_beat": 0.2,
@@ -233,7 +233,7 @@ class OnCards(Case):
                           for rank, (name, limit) in enumerate(zip("ab", limits)))
         ends = 'wait $a; echo $? > $F/codes; kill -CONT $b 2> $F/none; wait $b; echo $? >> $F/codes'
         environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "F": str(folder)}
-        subprocess.run([ranks.BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", "2", "--values",
+        subprocess.run([ranks.BUILD / "bin" / "spillway", "simulate", "--capacity", capacity, "--gpus", "2", "--values",
                         "compute", "--", "bash", "-c", f"{start}; {script}; {ends}", "bash", *words], timeout=DEADLINE,
                        capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
         codes = [int(code) for code in (folder / "codes").read_text().split()]
@@ -254,6 +254,16 @@ class OnCards(Case):
         done, folder = self.on_two_cards("true", ("1GiB", "2MiB"))
         self.assertEqual(done.codes, [ENDED, 17], done.errors)
         self.assertRegex(done.errors[0], "incident [0-9a-f]{12}: rank 1 ended: .*(no room|no plan is left)")
+
+
+    def test_cards_that_are_too_small_for_the_communication(self):
+        """NCCL's buffers do not fit; each rank says so, and does not wait for the bound."""
+        begun = time.monotonic()
+        done, _ = self.on_two_cards("true", ("40MiB", "40MiB"), "48MiB", **{"run.ranks_bound": 90})
+        self.assertEqual(done.codes, [17, 17], done.errors)
+        for error in done.errors:
+            self.assertIn("out of memory: no room for the buffers of the ranks' communication", error)
+        self.assertLess(time.monotonic() - begun, 60)
 
 
 class Quiet(Case):

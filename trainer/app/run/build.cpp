@@ -109,7 +109,8 @@ void Run::build_where_there_is_room(Plan* plan) {
   }
   if (!failure) return;
   if (failure->of_host) failure->of_host->note(false);
-  throw SetupOutOfMemory(least_need(*plan) + failure->text);
+  throw SetupOutOfMemory("no room for the parameters, gradients and optimizer state: " + least_need(*plan) +
+                         failure->text);
 }
 
 // Of a checkpoint of other ranks, or of one process: what these cannot have.

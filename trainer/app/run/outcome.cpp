@@ -40,8 +40,7 @@ RunOutcome outcome_of(const std::function<Results()>& run) {
   } catch (const SetupError& error) {
     return failed(kExitUsage, error.what());
   } catch (const SetupOutOfMemory& error) {
-    return failed(kExitOutOfMemory,
-                  std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
+    return failed(kExitOutOfMemory, error.what());
   } catch (const RanksError& error) {
     RunOutcome outcome = failed(kExitError, error.what());
     outcome.all_end_so = true;

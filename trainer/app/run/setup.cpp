@@ -11,6 +11,7 @@
 #include "trainer/data/examples.h"
 #include "trainer/pretrained/parameters.h"
 #include "trainer/runtime/device_context.h"
+#include "trainer/runtime/out_of_memory.h"
 
 namespace spillway::trainer {
 namespace {
@@ -157,14 +158,20 @@ Corpus Run::open_corpus(const Config& config) {
 
 void Run::join_ranks(RankEnd* rank_end) {
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(int64_t(1000 * seconds)); };
-  ranks_ = std::make_shared<Ranks>(options_.launch, devices_[0],
-                                   RanksTimes{.timeout = std::chrono::seconds(config_.run.ranks_timeout),
-                                              .beat = milliseconds(config_.run.ranks_beat),
-                                              .bound = milliseconds(config_.run.ranks_bound)},
-                                   [this, rank_end](std::shared_ptr<Watch> watch) {
-                                     rank_end->watch(std::move(watch));
-                                     await_signals();  // the watch says of a rank that is ended why
-                                   });
+  const auto watched = [this, rank_end](std::shared_ptr<Watch> watch) {
+    rank_end->watch(std::move(watch));
+    await_signals();  // the watch says of a rank that is ended why
+  };
+  const RanksTimes times{.timeout = std::chrono::seconds(config_.run.ranks_timeout),
+                         .beat = milliseconds(config_.run.ranks_beat),
+                         .bound = milliseconds(config_.run.ranks_bound)};
+  try {
+    ranks_ = std::make_shared<Ranks>(options_.launch, devices_[0], times, watched);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (!says_out_of_memory(text)) throw;
+    throw SetupOutOfMemory("out of memory: no room for the buffers of the ranks' communication: " + text);
+  }
   if (ranks_->is_alone() && config_.run.zero > 0)
     config_.remarks.emplace_back(
         "'run.zero' has no effect: there is one process, and ZeRO is of several ranks");
