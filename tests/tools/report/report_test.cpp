@@ -392,12 +392,25 @@ TEST_F(Report, TellsWhoHoldsTheMemoryOfAProcessThatRuns) {
   story.place(0x7f0010000000, "/work/model.py:40 forward\n/work/train.py:9 main");
   story.free(0x7f0010000000, 10 * kMiB);
   const std::string text = report();
-  EXPECT_THAT(text, ContainsRegex("Who holds it\n.*\n +30.00 MiB +100% +1 .*model.py:12 build"));
+  EXPECT_THAT(text, ContainsRegex("Who holds it now\n.*\n +30.00 MiB +100% +1 .*model.py:12 build"));
   EXPECT_THAT(text, ContainsRegex("At the peak of 40.00 MiB.*\n.*\n +30.00 MiB.*\n +10.00 MiB"));
   const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];
   EXPECT_EQ(at_last["in_use_bytes"], 30 * kMiB);
   EXPECT_EQ(at_last["older_bytes"], 0);
   EXPECT_EQ(at_last["holders"][0]["bytes"], 30 * kMiB);
+}
+
+TEST_F(Report, TellsWhoHoldsTheMemoryAfterAnEarlierFailure) {
+  Story story(path());
+  story.allocate(0x7f0000000000, 30 * kMiB, 30 * kMiB);
+  story.place(0x7f0000000000, "/work/model.py:12 build");
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
+  story.place(0x7f0010000000, "/work/model.py:40 after");
+  EXPECT_THAT(report(),
+              ContainsRegex("Who holds it now\n.*\n +30.00 MiB +6% .*\n +10.00 MiB +2% .*:40 after"));
+  const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];
+  EXPECT_EQ(at_last["in_use_bytes"], 510 * kMiB) << "with what the equation counts and the history has not";
 }
 
 TEST_F(Report, CountsWhatIsOlderThanTheHistoryBesideTheHolders) {

@@ -205,6 +205,13 @@ Json run_json(const ReportInput& input) {
           {"strategies", strategies_json(run)}};
 }
 
+Json at_last_json(const ReportInput& input) {
+  if (input.at_last == nullptr) return nullptr;
+  Json held = held_json(*input.at_last, older_bytes(input));
+  held["estimated"] = is_sampled(input);
+  return held;
+}
+
 }  // namespace
 
 std::string report_json(const ReportInput& input) {
@@ -227,8 +234,7 @@ std::string report_json(const ReportInput& input) {
                    {"torn", contents.torn}}},
                  {"settings", contents.settings}};
   report.update(Json::parse(counterfactuals_json(input.fitted)));
-  const bool at_the_end = input.findings != nullptr && input.incident == nullptr;
-  report["at_last"] = at_the_end ? held_json(*input.findings, older_bytes(input)) : Json();
+  report["at_last"] = at_last_json(input);
   report["kinds"] = input.findings != nullptr ? kinds_json(input.findings->kinds) : Json::array();
   report["peak"] = input.findings != nullptr ? peak_json(*input.findings) : Json();
   // Names come from the traced program: what is no UTF-8 is replaced, not thrown at.

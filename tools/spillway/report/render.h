@@ -16,11 +16,13 @@ struct ReportInput {
   const Analysis& analysis;
   const Incident* incident;  // the one shown in full; null: none
   const LastEvents& last_events;
-  // Of the last failure that was not rescued, or, where `incident` is null, of the end of a trace that was
-  // not closed; null: that is not shown.
+  // Of the last failure that was not rescued; null: that is not shown.
   const HistoryFindings* findings = nullptr;
   const Counterfactuals* fitted = nullptr;
   std::vector<LastMemory> last;  // of a process that did not close its trace
+  // Likewise, of the device of which it had most; without peak and growth where a request has failed. Null:
+  // no trace of requests.
+  const HistoryFindings* at_last = nullptr;
 };
 
 std::string report_text(const ReportInput& input);
@@ -38,12 +40,16 @@ std::string rescue_text(const Analysis& analysis);
 // What a term of the equation is; null: the incident's equation has no such term.
 const char* term_meaning(const Incident& incident, trace::Term term);
 
-// Of what the device of the findings had in use at last: what the history has no allocation of.
+// Of what `at_last` had in use: what the history has no allocation of. REQUIRES: there is one.
 uint64_t older_bytes(const ReportInput& input);
+
+// Whether a sample of the allocations alone has a place.
+bool is_sampled(const ReportInput& input);
 
 // Parts of the text.
 std::string site_text(const SiteName& site);
 std::string holders_text(const ReportInput& input);  // of the incident, which must not be null
+std::string at_last_text(const ReportInput& input);  // "" where the trace does not tell
 std::string run_text(const ReportInput& input);
 std::string events_text(const ReportInput& input);
 std::string completeness_text(const ReportInput& input);

@@ -5,6 +5,7 @@
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/text/lines_text.h"
 #include "tools/spillway/report/text/table.h"
+#include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/units.h"
 
@@ -17,14 +18,18 @@ std::string share_text(uint64_t part, uint64_t whole) {
 }
 
 std::string sampling_text(const ReportInput& input) {
-  const auto found = input.contents.settings.find("stacks");
-  if (found == input.contents.settings.end() || found->second == "all") return "";
+  if (!is_sampled(input)) return "";
   return "  estimated: a sample of the allocations has a place, the others count to the places of those of "
          "their size\n"
          "  (SPILLWAY_STACKS=all: every one)\n";
 }
 
 }  // namespace
+
+bool is_sampled(const ReportInput& input) {
+  const auto found = input.contents.settings.find("stacks");
+  return found != input.contents.settings.end() && found->second != "all";
+}
 
 const Holder* holder_of(const ReportInput& input, const SiteName& site) {
   if (input.findings == nullptr) return nullptr;
@@ -88,6 +93,17 @@ std::string holders_text(const ReportInput& input) {
             " more (--json has all)\n";
   if (grows) text += "  growth: what each of the program's steps leaves and does not free again\n";
   return text + sampling_text(input) + lines_text(named_lines(input));
+}
+
+std::string at_last_text(const ReportInput& input) {
+  if (input.at_last == nullptr) return "";
+  const HistoryFindings& found = *input.at_last;
+  std::string title = is_running(input.contents.process) ? "Who holds it now" : "Who held it at last";
+  if (input.last.size() > 1) title += ", of device " + std::to_string(found.device);
+  const uint64_t older = older_bytes(input);
+  const std::string text = held_text(found, title, older) + sampling_text(input);
+  // The most that a part of the blocks took says nothing.
+  return older > 0 || found.failure ? text : text + peak_text(found);
 }
 
 }  // namespace spillway::tools

@@ -174,16 +174,6 @@ std::string history_text(const ReportInput& input) {
   return kinds_text(input.findings->kinds) + pools_text(input.findings->pools);
 }
 
-// Who has the memory of a process that runs, or had it when it was killed.
-std::string end_text(const ReportInput& input) {
-  std::string title = is_running(input.contents.process) ? "Who holds it" : "Who held it at last";
-  if (input.last.size() > 1) title += ", of device " + std::to_string(input.findings->device);
-  const uint64_t older = older_bytes(input);
-  const std::string held = held_text(*input.findings, title, older);
-  // The most that a part of the blocks took says nothing.
-  return older > 0 ? held : held + peak_text(*input.findings);
-}
-
 }  // namespace
 
 Reason reason_of(const ReportInput& input) {
@@ -249,9 +239,9 @@ std::string report_text(const ReportInput& input) {
     if (input.findings != nullptr) text += peak_text(*input.findings);
   } else {
     text += no_failure_text(input.contents) + "\n";
-    if (input.findings != nullptr) text += end_text(input);
   }
-  return text + "\n" + run_text(input) + "\n" + events_text(input) + completeness_text(input);
+  return text + at_last_text(input) + "\n" + run_text(input) + "\n" + events_text(input) +
+         completeness_text(input);
 }
 
 }  // namespace spillway::tools

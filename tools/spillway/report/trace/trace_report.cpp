@@ -17,8 +17,8 @@ TraceReport::TraceReport(std::string path, trace::Contents contents)
 
 void TraceReport::look_at_the_end() {
   for (const auto& [number, device] : history_.devices) {
-    LastMemory memory{.device = number, .in_use_bytes = device.unknown_bytes,
-                      .older_bytes = device.unknown_bytes};
+    LastMemory memory{
+        .device = number, .in_use_bytes = device.unknown_bytes, .older_bytes = device.unknown_bytes};
     for (const HistorySegment& segment : device.segments) {
       memory.held_bytes += segment.size;
       for (const HistoryBlock& block : segment.blocks)
@@ -30,11 +30,17 @@ void TraceReport::look_at_the_end() {
   }
 }
 
-// Of a process that is running, or was killed, without a failure.
+// Of a process that is running, or was killed.
 void TraceReport::find_who_holds_it() {
-  findings_ = look_into(history_, {});
+  at_last_ = look_into(history_, {});
   // A trace without Spillway's allocator has no requests.
-  if (findings_ && findings_->events == 0) findings_.reset();
+  if (at_last_ && at_last_->events == 0) at_last_.reset();
+  if (!at_last_ || !at_last_->failure || last_.empty()) return;
+  // The findings are of the failure: more has happened since.
+  const LastMemory& most = *std::ranges::max_element(last_, {}, &LastMemory::in_use_bytes);
+  at_last_->device = most.device;
+  at_last_->holdings = {.in_use = most.in_use_bytes - most.older_bytes};
+  at_last_->holders = holders_before(history_, most.device, history_.devices.at(most.device).events.size());
 }
 
 bool TraceReport::needs_findings() const {
@@ -58,8 +64,10 @@ void TraceReport::look_back(uint64_t lines) {
   last_events_ = last_events(contents_, incident_, lines);
   if (contents_.closed && !needs_findings()) return;
   history_ = take_history(&contents_);
-  if (!contents_.closed) look_at_the_end();
-  if (incident_ == nullptr) find_who_holds_it();
+  if (!contents_.closed) {
+    look_at_the_end();
+    if (incident_ == analysis_.foremost()) find_who_holds_it();
+  }
   if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.
   findings_ = look_into(history_, incident_->term(trace::Term::kLimit), counted_holders());
@@ -70,12 +78,15 @@ ReportInput TraceReport::input() const {
   ReportInput input{path_, contents_, analysis_, incident_, last_events_, nullptr, nullptr, last_};
   if (findings_) input.findings = &*findings_;
   if (fitted_) input.fitted = &*fitted_;
+  if (at_last_) input.at_last = &*at_last_;
   return input;
 }
 
 std::string TraceReport::page() const {
-  if (!findings_) return trace_page(input(), nullptr);
-  const TraceHistory history{history_, *findings_};
+  const HistoryFindings* shown = findings_ ? &*findings_ : nullptr;
+  if (incident_ == nullptr && at_last_) shown = &*at_last_;
+  if (shown == nullptr) return trace_page(input(), nullptr);
+  const TraceHistory history{history_, *shown};
   return trace_page(input(), &history);
 }
 

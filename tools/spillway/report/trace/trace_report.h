@@ -27,10 +27,11 @@ class TraceReport {
   const Incident* incident() const { return incident_; }
   void show(const Incident* incident) { incident_ = incident; }
 
-  // Adds the last events, in `lines` lines at most; what the process had at last, where it did not close its
-  // trace; and what the history of allocations tells, where the incident that is shown is the last that was
-  // not rescued, of a block of Spillway's, or where there is none and the trace is not closed. The contents
-  // have no records from then on where the history was needed: what else is asked of them comes before.
+  // Adds the last events, in `lines` lines at most; what the process had at last, and who held it, where it
+  // did not close its trace and no incident but the foremost is shown; and what the history of allocations
+  // tells, where the incident that is shown is the last that was not rescued, of a block of Spillway's. The
+  // contents have no records from then on where the history was needed: what else is asked of them comes
+  // before.
   void look_back(uint64_t lines);
 
   ReportInput input() const;  // REQUIRES: look_back
@@ -49,7 +50,7 @@ class TraceReport {
   LastEvents last_events_;
   MemoryHistory history_;
   std::vector<LastMemory> last_;
-  std::optional<HistoryFindings> findings_;
+  std::optional<HistoryFindings> findings_, at_last_;
   std::optional<Counterfactuals> fitted_;
 };
 
