@@ -50,7 +50,7 @@ std::optional<FileDropout> read_hugging_face_dropout(const std::string& path, st
   JsonKeys keys(*object);
   std::string type;
   keys.text("model_type", &type);
-  const FileDropout dropout = type == "gpt2" ? of_gpt2(&keys) : type == "t5" ? of_t5(&keys) : of_llama(&keys);
+  FileDropout dropout = type == "gpt2" ? of_gpt2(&keys) : type == "t5" ? of_t5(&keys) : of_llama(&keys);
   if (!keys.failed()) return dropout;
   *error = path + ": " + keys.error();
   return std::nullopt;
