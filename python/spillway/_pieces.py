@@ -13,11 +13,14 @@ _Place = tuple[typing.Any, ...]  # in the arguments: positions and keys
 
 
 def _parts(value: typing.Any) -> typing.Optional[dict[typing.Any, typing.Any]]:
-    """What a tuple, list or mapping has in it, by position or key; None of anything else."""
+    """What a tuple, list or mapping has in it, by position or key; None of anything else, and of what is not read."""
     import torch
 
     if isinstance(value, MutableMapping):
-        return dict(value)
+        try:
+            return dict(value)
+        except Exception:  # a class of the caller's own: OmegaConf raises for a value that is missing
+            return None
     plain = type(value) is tuple or type(value).__bases__ == (tuple,)  # a named one, but no PackedSequence
     if isinstance(value, list) or (plain and not isinstance(value, torch.Size)):
         return dict(enumerate(value))
@@ -44,15 +47,18 @@ def _is_tensor(value: typing.Any) -> bool:
 
 
 def leaves_of(arguments: Arguments) -> list[typing.Any]:
-    """What is in the tuples, lists and mappings, at any depth."""
+    """What is in the tuples, lists and mappings, at any depth. Each of these is looked at once: it may be a part of
+    itself."""
     found: list[typing.Any] = []
+    seen: dict[int, typing.Any] = {}  # kept alive: the values of some mappings are made as they are read
     waiting: list[typing.Any] = [arguments]
     while waiting:
         value = waiting.pop()
         parts = None if type(value) in (str, int, float) else _parts(value)
         if parts is None:
             found.append(value)
-        else:
+        elif id(value) not in seen:
+            seen[id(value)] = value
             waiting.extend(reversed(parts.values()))
     return found
 

@@ -3,11 +3,12 @@ import gc
 import logging
 import typing
 
+from ._containers import ContainersBefore
 from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, wait_for_autograd
 from ._models import Models
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 from ._pieces import Arguments, Cut, check_joinable, check_repeatable, join, leaves_of, rows_of, tensors_of
-from ._undo import Buffers, ContainersBefore, Undo
+from ._undo import Buffers, Undo
 
 if typing.TYPE_CHECKING:
     import torch
@@ -108,6 +109,9 @@ class _Call:
             return self._owner.cut(self.arguments, self._rows, first, end)
         except ValueError as error:
             raise _noted(error, _INTERRUPTED)
+        except RecursionError:
+            raise _noted(ValueError("spillway.step: an argument is a part of itself, and cannot be cut into rows"),
+                         _INTERRUPTED)
 
     def forget_results(self) -> None:
         self._results, self._weights = [], []
@@ -175,11 +179,10 @@ class _Call:
         self._unchanged.failed()
         release_tensors(failure)
         wait_for_autograd(self.devices)
-        containers.restore()
-        obstacle = self._take_back(undo, gradients, had)
+        obstacle = self._take_back(containers, undo, gradients, had)
         if obstacle is not None:
             log.error("%s: %s; not redone: %s", self._owner.name, summary(failure), obstacle)
-            raise _noted(failure, _INTERRUPTED)
+            raise _noted(_noted(failure, f"spillway.step: not redone: {obstacle}"), _INTERRUPTED)
         return failure
 
     def _keep(self, result: typing.Any, weight: float) -> None:
@@ -188,15 +191,17 @@ class _Call:
         self._results.append(result)
         self._weights.append(weight)
 
-    def _take_back(self, undo: Undo, gradients: GradientsBefore, had: "Had") -> typing.Optional[CannotUndo]:
-        try:
-            undo.restore()
-            gradients.undo(had)
-            self.check_arguments()
-            _check_ranks(self.modules, self.why_not)
-        except CannotUndo as obstacle:
-            return obstacle
-        return None
+    def _take_back(self, containers: ContainersBefore, undo: Undo, gradients: GradientsBefore,
+                   had: "Had") -> typing.Optional[CannotUndo]:
+        """All that can be. What could not be first, if anything."""
+        obstacles: list[CannotUndo] = []
+        for step in (containers.restore, undo.restore, lambda: gradients.undo(had), self.check_arguments,
+                     lambda: _check_ranks(self.modules, self.why_not)):
+            try:
+                step()
+            except CannotUndo as obstacle:
+                obstacles.append(obstacle)
+        return obstacles[0] if obstacles else None
 
     def check_arguments(self) -> None:
         if any(tensor._version != version for tensor, version in self._versions):

@@ -1,10 +1,8 @@
-"""What a failed run changed besides gradients, put back: random states, buffers, the caller's objects."""
+"""What a failed run changed besides gradients and arguments, put back: random states, buffers, objects in `restore`."""
 import random
 import sys
 import typing
 import weakref
-from collections import deque
-from collections.abc import MutableMapping, MutableSet
 
 from ._gradients import CannotUndo
 from ._out_of_memory import is_out_of_memory
@@ -149,48 +147,6 @@ class Buffers:
                 one.restore()
         # Putting them back is a change of its own.
         self._before = [one._replace(version=one.tensor._version) for one in self._before]
-
-
-class ContainersBefore:
-    """The containers among the arguments, whose contents the function may change: `inputs.pop("labels")`."""
-
-    def __init__(self, arguments: tuple[tuple, dict]) -> None:
-        self._before: list[tuple[typing.Any, typing.Any]] = []
-        for argument in (*arguments[0], *arguments[1].values()):
-            self._note(argument)
-
-    def _note(self, value: typing.Any) -> None:
-        if type(value) in (str, int, float):  # there may be many, as in a list of texts
-            return
-        if isinstance(value, MutableMapping):
-            self._before.append((value, dict(value)))
-            parts: typing.Iterable[typing.Any] = value.values()
-        elif isinstance(value, (list, deque)):
-            self._before.append((value, list(value)))
-            parts = value
-        elif isinstance(value, (MutableSet, bytearray)):
-            self._before.append((value, type(value)(value)))
-            return
-        elif isinstance(value, tuple):
-            parts = value
-        else:
-            return
-        for part in parts:
-            self._note(part)
-
-    def restore(self) -> None:
-        for container, before in self._before:
-            if isinstance(container, (list, bytearray)):
-                container[:] = before
-            elif isinstance(container, deque):
-                container.clear()
-                container.extend(before)
-            elif isinstance(container, MutableSet):
-                container |= before
-                container &= before
-            elif [*map(id, container.values())] != [*map(id, before.values())] or list(container) != list(before):
-                container.clear()
-                container.update(before)
 
 
 class Undo:

@@ -2,10 +2,11 @@
 import logging
 import typing
 
+from .._containers import ContainersBefore
 from .._gradients import CannotUndo, wait_for_autograd
 from .._out_of_memory import is_out_of_memory, release_tensors, summary
 from .._pieces import rows_of
-from .._undo import ContainersBefore, Undo
+from .._undo import Undo
 from . import data_parallel, sharded
 from .control import Control, Turn, control_of, new_number, note
 from .errors import RanksStopped
@@ -174,8 +175,7 @@ class _Sharded:
                 if not said:
                     return self._commit()
                 self._drop_gradients()
-                containers.restore()
-                pieces = self._agree(said, failure, undo, pieces)
+                pieces = self._agree(said, failure, (containers, undo), pieces)
                 self._call.repeated = True
 
     def _pieces_now(self) -> int:
@@ -252,10 +252,11 @@ class _Sharded:
             then = "split" if self._owner.split and self._rows >= 2 * pieces else "stop"
         return _said(self._turn.control, failure, then=then)
 
-    def _agree(self, said: list[typing.Any], failure: typing.Optional[BaseException], undo: Undo, pieces: int) -> int:
+    def _agree(self, said: list[typing.Any], failure: typing.Optional[BaseException],
+               before: tuple[ContainersBefore, Undo], pieces: int) -> int:
         """How many pieces the next attempt has; raises on all ranks where there is none. All say that they can."""
         stops = [one for one in said if one["then"] == "stop"]
-        obstacle = self._restore(undo)
+        obstacle = self._restore(*before)
         answers = self._turn.meet({"rank": self._turn.control.rank, "rows": self._rows, "obstacle": obstacle})
         stops += [{**said[0], "cause": f"{said[0]['cause']}; rank {one['rank']}: {one['obstacle']}"}
                   for one in answers if one["obstacle"] is not None]
@@ -274,8 +275,9 @@ class _Sharded:
             _stop_if_any(self._turn, stops, failure)
         return pieces
 
-    def _restore(self, undo: Undo) -> typing.Optional[str]:
+    def _restore(self, containers: ContainersBefore, undo: Undo) -> typing.Optional[str]:
         try:
+            containers.restore()
             undo.restore()
             self._call.check_arguments()
         except CannotUndo as obstacle:
