@@ -97,10 +97,10 @@ class Cut:
     """Cuts arguments into pieces of their rows.
 
     A tensor or NumPy array whose first dimension is the number of rows is cut, and so is a list or tuple of as many
-    parts. In any other list or tuple, in named tuples and in mappings, every part is looked at by itself; what is
-    something else stays whole. A list or tuple of as many parts, of which each would be cut too, may be either: the
-    container of the first tensor, whose rows are counted, is not cut, and what was one of both in an earlier call still
-    is. Else ValueError is raised.
+    parts, but for a tuple of numbers: (224, 224) is a size. In any other list or tuple, in named tuples and in
+    mappings, every part is looked at by itself; what is something else stays whole. A list or tuple of as many parts,
+    of which each would be cut too, may be either: the container of the first tensor, whose rows are counted, is not
+    cut, and what was one of both in an earlier call still is. Else ValueError is raised.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class Cut:
 
     def _is_of_rows(self, value: typing.Any, parts: dict[typing.Any, typing.Any], rows: int, place: _Place,
                     counted: typing.Optional["torch.Tensor"]) -> bool:
-        if isinstance(value, MutableMapping) or hasattr(value, "_fields"):
+        if not _may_be_of_rows(value):
             return False
         if len(parts) != rows:
             self._known.setdefault(place, False)
@@ -148,6 +148,13 @@ def _has_rows(value: typing.Any, rows: int) -> bool:
     return is_array and value.ndim > 0 and value.shape[0] == rows
 
 
+def _may_be_of_rows(container: typing.Any) -> bool:
+    """Whether it may have a part for each row."""
+    if isinstance(container, MutableMapping) or hasattr(container, "_fields"):
+        return False
+    return not isinstance(container, tuple) or any(type(part) not in (int, float, bool) for part in container)
+
+
 def _may_be_cut(value: typing.Any, rows: int) -> bool:
     """Whether it, or something in it, has as many rows."""
     if _has_rows(value, rows):
@@ -155,8 +162,7 @@ def _may_be_cut(value: typing.Any, rows: int) -> bool:
     parts = _parts(value)
     if parts is None:
         return False
-    is_list = not isinstance(value, MutableMapping) and not hasattr(value, "_fields")
-    return (is_list and len(parts) == rows) or any(_may_be_cut(part, rows) for part in parts.values())
+    return (_may_be_of_rows(value) and len(parts) == rows) or any(_may_be_cut(part, rows) for part in parts.values())
 
 
 def _said(place: _Place) -> str:

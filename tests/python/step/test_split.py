@@ -145,11 +145,13 @@ class Cut(Case):
         dictionaries = [{"boxes": torch.ones(number + 1, 4)} for number in range(self.ROWS)]
         tensors = [torch.ones(number + 1, 4) for number in range(self.ROWS)]
         for values in (dictionaries, tensors, [[1] * (number + 1) for number in range(self.ROWS)],
-                       [(number, str(number)) for number in range(self.ROWS)], list("abcdefgh"), list(range(self.ROWS)),
+                       [(number, str(number)) for number in range(self.ROWS)], list("abcdefgh"),
                        [Boxes(torch.ones(number + 1, 4), 1.0) for number in range(self.ROWS)]):
             for kind in (list, tuple, Names):
                 with self.subTest(kind=kind, of=type(values[0])):
                     self.assert_cut(kind(values))
+        self.assert_cut(list(range(self.ROWS)))
+        self.assert_cut([(8, 2.0)] * self.ROWS)
         self.assert_cut(numpy.arange(self.ROWS))
         self.assert_cut(numpy.ones((self.ROWS, 3)))
         self.assert_cut(numpy.array([{}] * self.ROWS, dtype=object))
@@ -159,6 +161,15 @@ class Cut(Case):
                       numpy.ones((3, 8)), numpy.float64(1), torch.tensor(1.0), None, object()):
             with self.subTest(type(value)):
                 self.assert_whole(value)
+
+    def test_a_tuple_of_numbers_is_a_size(self):
+        for value in ((8,) * 8, (0.5, True, 1) + (1,) * 5):
+            for others in self.pieces(value, {"size": value}, [value] * 8):
+                self.assertEqual(others, (value, {"size": value}, [value] * 2))
+        seen = []
+        redone = spillway.step(lambda model, x, size: seen.append(size) if len(x) < 2 else raised(), split=True)
+        redone(Net(), torch.ones(2, 8), (224, 224))
+        self.assertEqual(seen, [(224, 224)] * 2)
 
     def test_in_a_structure_every_part_is_cut_by_itself(self):
         x, y, names = torch.ones(self.ROWS, 2), numpy.arange(self.ROWS), list("abcdefgh")
