@@ -39,7 +39,7 @@ install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/spillway.h ${CMAKE_SOURCE_DIR
 install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/libtorch/recover.h DESTINATION include/spillway/libtorch)
 # The module; the wheel (tools/wheel) adds the command.
 set(module __init__ _batch_size _containers _functions _gradients _models _out_of_memory _pair_file _pair_tokens _pairs _pieces
-  _recovery _step _text_pieces _token_file _tokenizers _undo tokenize)
+  _recovery _step _text_pieces _token_file _tokenizers _unchanged _undo tokenize)
 list(TRANSFORM module APPEND .py)
 list(TRANSFORM module PREPEND ${CMAKE_SOURCE_DIR}/python/spillway/)
 install(FILES ${module} ${CMAKE_SOURCE_DIR}/python/spillway/py.typed DESTINATION ${private}/python/spillway)

@@ -30,8 +30,8 @@ def _same(one: _Content, other: _Content) -> bool:
 
 
 class ContainersBefore:
-    """What they hold before a run, at any depth. Of a deque that is its own entries alone: a replay buffer has millions,
-    each with others in it."""
+    """What they hold before a run, at any depth. Of a deque that is its own entries alone: a replay buffer has
+    millions, each with others in it."""
 
     def __init__(self, arguments: tuple[tuple, dict]) -> None:
         self._before: list[tuple[typing.Any, _Content]] = []
@@ -70,8 +70,8 @@ class ContainersBefore:
             try:
                 _restore(container, content)
             except Exception as error:  # of a class of the caller's own
-                obstacle = obstacle or CannotUndo(f"a {type(container).__name__} among its arguments cannot be put back "
-                                                  f"({type(error).__name__}: {error})")
+                obstacle = obstacle or CannotUndo(f"a {type(container).__name__} among its arguments cannot be put "
+                                                  f"back ({type(error).__name__}: {error})")
         for mapping, keys in self._made:
             content = _read(mapping)
             if content is None or list(content) != keys:

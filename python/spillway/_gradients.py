@@ -13,7 +13,8 @@ import contextlib
 import typing
 import weakref
 
-from ._models import Unnamed, unknown
+from ._models import version_of
+from ._unchanged import Unchanged, changed, content
 
 if typing.TYPE_CHECKING:
     import torch
@@ -35,8 +36,12 @@ class GradientsBefore:
         self._before: list[tuple[torch.Tensor, typing.Optional[weakref.ref[torch.Tensor]], int]] = []
         for parameter in parameters:
             gradient = parameter.grad
-            known = (None, 0) if gradient is None else (weakref.ref(gradient), gradient._version)
+            known = (None, 0) if gradient is None else (weakref.ref(gradient), version_of(gradient))
             self._before.append((parameter, *known))
+
+    def add_new(self, parameters: typing.Iterable["torch.Tensor"]) -> None:
+        """That the run has made: they had no gradient before."""
+        self._before += [(parameter, None, 0) for parameter in parameters]
 
     def undo(self, had: "Had") -> None:
         """Drops gradients that are new, and notes in `had` which others have grown."""
@@ -49,14 +54,13 @@ class GradientsBefore:
                     had.setdefault(parameter, _NEW)
                 parameter.grad = None
             elif gradient is parameter.grad:
-                if gradient._version != version:
+                if version_of(gradient) != version:
                     self._check_own(gradient)
-                    had[parameter] = max(had.get(parameter, 0), 0) + gradient._version - version
-            elif gradient._version == version:
+                    had[parameter] = max(had.get(parameter, 0), 0) + version_of(gradient) - version
+            elif version_of(gradient) == version:
                 parameter.grad = gradient
             else:
                 raise CannotUndo("a gradient was changed in place and then replaced by another")
-
 
     def _check_own(self, gradient: "torch.Tensor") -> None:
         """Tensors that are parts of one have one count of changes."""
@@ -64,84 +68,6 @@ class GradientsBefore:
         others = (reference() for _, reference, _ in self._before if reference is not None)
         if base is not None and any(one is not None and one is not gradient and one._base is base for one in others):
             raise CannotUndo("gradients are parts of one tensor, and their changes are counted together")
-
-
-def _content(tensor: typing.Optional["torch.Tensor"]) -> typing.Optional["torch.Tensor"]:
-    """A number that another content does not have by chance: the sum of all bits, read as integers."""
-    import torch
-
-    if tensor is None:
-        return None
-    tensor = getattr(tensor, "_local_tensor", tensor).detach()
-    if type(tensor) is not torch.Tensor or tensor.layout != torch.strided:
-        return None
-    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()
-    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
-    return tensor.view(integer).sum(dtype=torch.int64)
-
-
-class Unchanged:
-    """What must be as the failed run left it, in the runs of a call that follow, until these come to where that failed:
-    the contents of gradients, and the gradients of tensors that are not known."""
-
-    def __init__(self, known: typing.Iterable["torch.Tensor"]) -> None:
-        self._known = list(known)
-        self._unnamed: typing.Optional[Unnamed] = None
-        self._search = True
-        self._doubled: typing.Optional[torch.Tensor] = None
-        self._before: dict[torch.Tensor, tuple[typing.Any, torch.Tensor]] = {}
-        self._then: typing.Optional[dict[torch.Tensor, torch.Tensor]] = None  # when the failed run was overtaken
-
-    def failed(self) -> None:
-        """Gradients that are new since then are searched for before the next run."""
-        self._search = True
-
-    def begin(self, had: "Had") -> None:
-        """`had`: of all parameters. A gradient that the failed run made anew is made anew again."""
-        self._compare()  # with what the last run left, if that failed too
-        if self._search or self._unnamed is None:
-            self._unnamed = Unnamed(self._known)
-            self._search = False
-        self._unnamed.note()
-        self._before = {parameter: (weakref.ref(parameter.grad), content) for parameter, count in had.items()
-                        if count >= 0 and (content := _content(parameter.grad)) is not None}
-        self._then = None
-
-    def overtaken(self) -> None:
-        """Before the first contribution that the failed run did not have. Waits for no device."""
-        if self._then is None:
-            self._doubled = self._unnamed.changed() if self._unnamed is not None else None
-            self._then = self._now()
-
-    def check(self) -> None:
-        """After a run that succeeded."""
-        self._compare()
-        self._before, self._then = {}, None
-        if self._unnamed is not None:
-            self._unnamed.note()
-
-    def _now(self) -> dict["torch.Tensor", "torch.Tensor"]:
-        """Of the gradients that are still there: the function may drop them itself."""
-        return {parameter: content for parameter, (gradient, _) in self._before.items()
-                if gradient() is parameter.grad and (content := _content(parameter.grad)) is not None}
-
-    def _compare(self) -> None:
-        if self._then is None and self._unnamed is not None:
-            self._doubled = self._unnamed.changed()
-        if self._doubled is not None:
-            raise unknown(self._doubled)
-        then = self._now() if self._then is None else self._then
-        for parameter, content in then.items():
-            if content.item() != self._before[parameter][1].item():
-                raise _changed(parameter)
-
-
-def _changed(parameter: "torch.Tensor") -> RuntimeError:
-    # Without the words by which a shortage is known.
-    return RuntimeError("spillway.step: something else than the backward pass changed the gradient of a parameter of "
-                        f"shape {list(parameter.shape)}, in a call that is redone or split. That cannot be repeated. "
-                        "Call zero_grad() before the function that is redone, and clip, scale and unscale gradients "
-                        "after it, not inside. Gradients are incomplete now: call zero_grad() before training goes on")
 
 
 def _placeholder(parameter: "torch.Tensor") -> "torch.Tensor":
@@ -166,16 +92,16 @@ class _Arrivals:
         gradient = parameter.grad
         # Not kept alive: the function may drop it, and needs its memory then.
         self._before = None if gradient is None else weakref.ref(gradient)
-        self._version = 0 if gradient is None else gradient._version
+        self._version = 0 if gradient is None else version_of(gradient)
 
     def __call__(self, gradients: tuple["torch.Tensor", ...]) -> typing.Optional[tuple]:
         import torch
 
         self._seen += 1
         if self._passed == 0 and (self._piece or self._seen <= self._drop) and not self._is_as_before():
-            raise _changed(self._parameter)
+            raise changed(self._parameter)
         if self._gone is not None and self._parameter.grad is self._gone:
-            raise _changed(self._parameter)
+            raise changed(self._parameter)
         if self._unchanged is not None and self._seen > self._drop:
             self._unchanged.overtaken()
         if self._seen <= self._drop or self._scale == 0 or gradients[0] is None:
@@ -185,13 +111,13 @@ class _Arrivals:
         return None if self._scale == 1 else (gradients[0] * self._scale,)
 
     def arrived(self, *_: typing.Any) -> None:
-        self._content = _content(self._parameter.grad)
+        self._content = content(self._parameter.grad)
 
     def _is_as_before(self) -> bool:
         gradient = self._parameter.grad
         if self._before is None:
             return gradient is None
-        return gradient is self._before() and gradient is not None and gradient._version == self._version
+        return gradient is self._before() and gradient is not None and version_of(gradient) == self._version
 
     def check(self) -> None:
         """After a run that succeeded. Raises where something else than these contributions changed the gradient."""
@@ -203,13 +129,13 @@ class _Arrivals:
         elif gradient is None or self._before is None:
             wrong = gradient is None
         elif gradient is self._before():
-            wrong = gradient._version != self._version + self._passed
+            wrong = version_of(gradient) != self._version + self._passed
         else:
             wrong = not self._replaces
         if self._content is not None and gradient is not None:
-            wrong = wrong or self._content.item() != _content(gradient).item()
+            wrong = wrong or self._content.item() != content(gradient).item()
         if wrong:
-            raise _changed(self._parameter)
+            raise changed(self._parameter)
 
     def end(self) -> None:
         if self._gone is not None and self._parameter.grad is self._gone:
@@ -225,7 +151,7 @@ def arriving(parameters: typing.Iterable["torch.Tensor"], had: "Had", scale: typ
     if scale is None and unchanged is None:
         yield
         return
-    chosen = {one: had.get(one, 0) for one in parameters if one.requires_grad}
+    chosen = {one: had.get(one, 0) for one in parameters if _can_be_hooked(one)}
     chosen.update(had)
     if unchanged is not None:
         unchanged.begin(chosen)
@@ -234,7 +160,7 @@ def arriving(parameters: typing.Iterable["torch.Tensor"], had: "Had", scale: typ
     try:
         for parameter, count in chosen.items():
             arrivals.append(_Arrivals(parameter, count, 1.0 if scale is None else scale, scale is not None, unchanged))
-            if parameter.requires_grad:
+            if _can_be_hooked(parameter):
                 handles.append(_around_accumulation(parameter, arrivals[-1], contents and scale is not None))
         yield
         for one in arrivals:
@@ -249,12 +175,40 @@ def arriving(parameters: typing.Iterable["torch.Tensor"], had: "Had", scale: typ
             one.end()
 
 
+def _can_be_hooked(parameter: "torch.Tensor") -> bool:
+    """A frozen one with a gradient too: the function may train it. Not one that has no shape yet, nor one that is made
+    in inference mode: autograd knows nothing of these."""
+    import torch
+
+    trained = parameter.requires_grad or parameter.grad is not None
+    return trained and not torch.nn.parameter.is_lazy(parameter) and not parameter.is_inference()
+
+
 def _around_accumulation(parameter: "torch.Tensor", arrivals: _Arrivals, contents: bool) -> list[typing.Any]:
     """The node, which the parameter does not keep alive, and the hooks' handles."""
+    import torch
     from torch.autograd.graph import get_gradient_edge
 
-    node = get_gradient_edge(parameter).node
+    is_frozen = not parameter.requires_grad
+    with torch.inference_mode(False):
+        if is_frozen:
+            parameter.requires_grad_(True)
+        node = get_gradient_edge(parameter).node
+        if is_frozen:
+            parameter.requires_grad_(False)
     return [node, node.register_prehook(arrivals), *([node.register_hook(arrivals.arrived)] if contents else [])]
+
+
+def scale_new(parameters: typing.Iterable["torch.Tensor"], scale: float) -> None:
+    """The gradients of parameters that came to be in a piece: no hook was there, and nothing is from before."""
+    import torch
+
+    with torch.no_grad():
+        for parameter in parameters:
+            if scale == 0:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.mul_(scale)
 
 
 def wait_for_autograd(devices: typing.Iterable["torch.device"]) -> None:

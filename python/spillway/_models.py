@@ -23,14 +23,23 @@ class Models:
             raise ValueError("spillway.step: model has no module and no tensor in it: no gradient would be known")
 
     def of(self, arguments: Arguments) -> "Trained":
-        """All modules, and the tensors whose gradients the function computes; each once."""
+        """As now(); without `model` TypeError is raised where the arguments say nothing of what is trained."""
         import torch
 
-        given = _among(arguments) if self._given is None else self._given
+        modules, tensors = self.now(arguments)
+        if self._given is None and not any(one.requires_grad for one in tensors) \
+                and (not modules or torch.is_grad_enabled()):
+            _refuse(_among(arguments))
+        return modules, tensors
+
+    def now(self, arguments: Arguments) -> "Trained":
+        """All modules, and the tensors whose gradients the function computes or may compute; each once."""
+        import torch
+
         modules: dict[int, torch.nn.Module] = {}
         tensors: dict[int, torch.Tensor] = {}
         waiting = []
-        for one in given:
+        for one in _among(arguments) if self._given is None else self._given:
             if isinstance(one, torch.nn.Module):
                 waiting.append(one)
             elif isinstance(one, torch.Tensor):
@@ -44,9 +53,9 @@ class Models:
                 waiting += [one for one in module._modules.values() if one is not None]
         for module in modules.values():
             own = module._parameters.values()
-            tensors.update((id(one), one) for one in own if one is not None and one.requires_grad)
-        if self._given is None and not tensors and (not modules or torch.is_grad_enabled()):
-            _refuse(given)
+            # One that is frozen may be so until the function trains it: a gradient that it has is from before.
+            tensors.update((id(one), one) for one in own
+                           if one is not None and (one.requires_grad or one.grad is not None))
         return list(modules.values()), list(tensors.values())
 
 
@@ -92,6 +101,11 @@ def _refuse(modules: list[typing.Any]) -> typing.NoReturn:
                     "spillway.step(model=model)")
 
 
+def version_of(tensor: "torch.Tensor") -> int:
+    """How often it has been changed in place. Of tensors made in inference mode PyTorch does not count that."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 class Unnamed:
     """The tensors that have a gradient after a failed run and are not known. Where a redo adds to one, the failed run
     may have done so too. The search takes as long as a collection of garbage, which a failure makes anyway. It finds
@@ -108,7 +122,7 @@ class Unnamed:
 
     def note(self) -> None:
         """Takes their gradients as they are now for those before."""
-        self._before = [(reference, weakref.ref(tensor.grad), tensor.grad._version) for reference in self._tensors
+        self._before = [(reference, weakref.ref(tensor.grad), version_of(tensor.grad)) for reference in self._tensors
                         if (tensor := reference()) is not None and tensor.grad is not None]
 
     def changed(self) -> typing.Optional["torch.Tensor"]:
@@ -116,7 +130,7 @@ class Unnamed:
         for reference, gradient, version in self._before:
             tensor = reference()
             if tensor is not None and tensor.grad is not None and tensor.grad is gradient() \
-                    and tensor.grad._version != version:
+                    and version_of(tensor.grad) != version:
                 return tensor
         return None
 

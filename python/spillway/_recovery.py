@@ -4,7 +4,7 @@ import logging
 import typing
 
 from ._containers import ContainersBefore
-from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, wait_for_autograd
+from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, scale_new, wait_for_autograd
 from ._models import Models
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 from ._pieces import Arguments, Cut, check_joinable, check_repeatable, join, leaves_of, rows_of, tensors_of
@@ -54,15 +54,23 @@ class Recovery:
 
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             return self._function(*args, **kwargs)  # what a capture records cannot be redone
-        failures, call = self.failures, _Call(self, (args, kwargs))
+        failures = self.failures
+        try:
+            call = _Call(self, (args, kwargs))
+            result = self._done(call)
+        finally:
+            self.buffers.forget()
+        self.redone += self.failures > failures or call.repeated
+        return result
+
+    def _done(self, call: "_Call") -> typing.Any:
+        import torch
+
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             from ._ranks import redo
 
-            result = redo.run(self, call)
-        else:
-            result = call.run()
-        self.redone += self.failures > failures or call.repeated
-        return result
+            return redo.run(self, call)
+        return call.run()
 
 
 class _Call:
@@ -73,6 +81,7 @@ class _Call:
         leaves = leaves_of(arguments)
         check_repeatable(owner.name, leaves, owner.others)
         self.modules, self._parameters = owner._models.of(arguments)
+        self._add(leaf for leaf in leaves if _is_trained(leaf))
         self.repeated = False  # because of another rank's failure
         self.why_not: typing.Optional[str] = None  # what of the modules' work with other ranks cannot be repeated
         self.devices = {one.device for one in self._parameters if one.is_cuda}
@@ -80,9 +89,21 @@ class _Call:
         self._rows = rows_of(arguments) if owner.split else 0
         self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False
-        self._unchanged = Unchanged(self._parameters)
+        self._unchanged = Unchanged()
         self._weights: list[float] = []
         self._results: list[typing.Any] = []
+
+    def _add(self, tensors: typing.Iterable["torch.Tensor"]) -> list["torch.Tensor"]:
+        """Makes those known that are not; which these are."""
+        known = set(map(id, self._parameters))
+        new = {id(one): one for one in tensors if id(one) not in known}
+        self._parameters += new.values()
+        return list(new.values())
+
+    def _made(self) -> list["torch.Tensor"]:
+        """Parameters that the function has made since the models were asked last; known from now on."""
+        self.modules, parameters = self._owner._models.now(self.arguments)
+        return self._add(parameters)
 
     def run(self) -> typing.Any:
         self._run_pieces(0, self._rows, {})
@@ -161,6 +182,7 @@ class _Call:
         """None, with the result noted; or why memory ran out, with everything put back but for what `had` tells.
         `weight`: that of a piece."""
         gradients, containers = GradientsBefore(self._parameters), ContainersBefore(arguments)
+        lazy = [] if weight is None else _lazy(self._parameters)
         failure: typing.Optional[BaseException] = None
         try:
             unchanged = self._unchanged if self._redone else None
@@ -171,12 +193,15 @@ class _Call:
                 raise _noted(error, _IN_A_REDO) if self._redone else error
             failure = error
         if failure is None:
+            if weight is not None:
+                scale_new([*lazy, *self._made()], weight)
             self._owner.buffers.learn()
             self._keep(result, 1.0 if weight is None else weight)
             return None
         # Outside `except`, and without the failed function's variables: they would keep its tensors alive.
         self._owner.failures += 1
-        self._unchanged.failed()
+        gradients.add_new(self._made())
+        self._unchanged.failed(self._parameters)
         release_tensors(failure)
         wait_for_autograd(self.devices)
         obstacle = self._take_back(containers, undo, gradients, had)
@@ -224,6 +249,19 @@ class _Call:
             import torch
 
             torch.cuda.empty_cache()
+
+
+def _is_trained(leaf: typing.Any) -> bool:
+    """An argument that gets a gradient of its own, as the inputs of adversarial training do."""
+    import torch
+
+    return isinstance(leaf, torch.Tensor) and leaf.is_leaf and leaf.requires_grad
+
+
+def _lazy(parameters: list["torch.Tensor"]) -> list["torch.Tensor"]:
+    import torch
+
+    return [one for one in parameters if torch.nn.parameter.is_lazy(one)]
 
 
 def _noted(error: BaseException, text: str) -> BaseException:

@@ -5,6 +5,7 @@ import typing
 import weakref
 
 from ._gradients import CannotUndo
+from ._models import version_of
 from ._out_of_memory import is_out_of_memory
 
 if typing.TYPE_CHECKING:
@@ -66,12 +67,15 @@ def _state_of_scaler(scaler: typing.Any) -> _Restore:
 
 def _copy(tensor: "torch.Tensor") -> "torch.Tensor":
     """On the tensor's device, or on the host where that has no room."""
-    try:
-        return tensor.detach().clone()
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    return tensor.detach().to("cpu", copy=True)
+    import torch
+
+    with torch.inference_mode(False):  # what is made in that mode cannot be changed outside
+        try:
+            return tensor.detach().clone()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        return tensor.detach().to("cpu", copy=True)
 
 
 class _Buffer(typing.NamedTuple):
@@ -85,17 +89,20 @@ class _Buffer(typing.NamedTuple):
     is_new: bool  # not known from an earlier run
 
     def restore(self) -> None:
+        import torch
+
         self.module._buffers[self.name] = self.tensor
         if self.copy is not None:
-            self.tensor.copy_(self.copy)
-        elif self.tensor._version != self.version:
+            with torch.inference_mode(self.tensor.is_inference()):  # changed only there
+                self.tensor.copy_(self.copy)
+        elif version_of(self.tensor) != self.version:
             raise CannotUndo(f"the buffer {self.name} of {type(self.module).__name__} changed, as it had not before")
 
     def changes(self) -> bool:
         """After a run. BatchNorm changes its statistics without telling their version: the values are compared."""
         import torch
 
-        if self.tensor._version != self.version:
+        if version_of(self.tensor) != self.version:
             return True
         return self.copy is not None and not torch.equal(self.copy, self.tensor.to(self.copy.device))
 
@@ -112,41 +119,68 @@ class Buffers:
         self._copies: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, typing.Optional[torch.Tensor]]] = (
             weakref.WeakKeyDictionary())
         self._before: list[_Buffer] = []
+        self._lazy: list[tuple[torch.nn.Module, str, torch.Tensor]] = []  # without a shape yet
 
     def note(self, modules: typing.Iterable["torch.nn.Module"]) -> None:
-        self._before = [self._noted(module, name, buffer) for module in modules
-                        for name, buffer in module._buffers.items() if buffer is not None]
+        import torch
+
+        buffers = [(module, name, buffer) for module in modules for name, buffer in module._buffers.items()
+                   if buffer is not None]
+        self._lazy = [one for one in buffers if torch.nn.parameter.is_lazy(one[2])]
+        self._before = [self._noted(*one) for one in buffers if not torch.nn.parameter.is_lazy(one[2])]
+
+    def forget(self) -> None:
+        """After a call: the modules may go."""
+        self._before, self._lazy = [], []
 
     def _noted(self, module: "torch.nn.Module", name: str, buffer: "torch.Tensor") -> _Buffer:
+        """The changes of one made in inference mode are not counted: it is copied always."""
+        import torch
+
         copies = self._copies.setdefault(module, {})
         is_new = name not in copies
         kept = copies.get(name)
-        if not module.training or (kept is None and not is_new):
-            return _Buffer(module, name, buffer, buffer._version, None, is_new)
+        changes = is_new or kept is not None
+        if not buffer.is_inference() and not (module.training and changes):
+            return _Buffer(module, name, buffer, version_of(buffer), None, is_new)
         if kept is not None and kept.shape == buffer.shape and kept.dtype == buffer.dtype:
-            kept.copy_(buffer.detach())
+            with torch.inference_mode(False):
+                kept.copy_(buffer.detach())
         else:
             kept = copies[name] = _copy(buffer)
-        return _Buffer(module, name, buffer, buffer._version, kept, is_new)
+        return _Buffer(module, name, buffer, version_of(buffer), kept, is_new)
 
     def learn(self) -> None:
         """After a run that succeeded."""
         for one in self._before:
             copies = self._copies.setdefault(one.module, {})
-            if one.copy is None and one.tensor._version != one.version:
+            if one.copy is None and version_of(one.tensor) != one.version:
                 copies.pop(one.name, None)  # copied from the next run on
             elif one.is_new and one.copy is not None and not one.changes():
                 copies[one.name] = None
-        self._before = []
+        self.forget()
 
     def restore(self) -> None:
         import torch
 
+        for module, name, buffer in self._lazy:
+            _reset(module, name, buffer)
         with torch.no_grad():
             for one in self._before:
                 one.restore()
         # Putting them back is a change of its own.
-        self._before = [one._replace(version=one.tensor._version) for one in self._before]
+        self._before = [one._replace(version=version_of(one.tensor)) for one in self._before]
+
+
+def _reset(module: "torch.nn.Module", name: str, buffer: "torch.Tensor") -> None:
+    """Where the failed run gave a buffer its shape: only statistics can be made as they were at first."""
+    import torch
+
+    if torch.nn.parameter.is_lazy(buffer):
+        return
+    if not hasattr(module, "reset_running_stats"):
+        raise CannotUndo(f"the buffer {name} of {type(module).__name__} got its shape")
+    module.reset_running_stats()
 
 
 class Undo:

@@ -1,4 +1,5 @@
 """Functions that change gradients after their backward pass: they are redone exactly, or are an error."""
+import threading
 import unittest
 import warnings
 
@@ -6,6 +7,7 @@ import torch
 
 from step_case import Case, FailingBackward, Net, batch, plain, setUpModule, shortage, tearDownModule
 import spillway
+from spillway._unchanged import Unchanged
 
 
 def clipped(model):
@@ -126,6 +128,38 @@ class Changed(Case):
             redone(model, batch(1))
         self.assertIn("parts of one tensor", logs.output[0])
         self.assertEqual(redone.recovery.failures, 1)
+
+
+class Threads(Case):
+    def test_one_devices_thread_waits_while_another_looks(self):
+        """Autograd's threads of two devices come to what the failed run had not had at once."""
+        model = torch.nn.Linear(2, 2)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        unchanged = Unchanged()
+        unchanged.begin({parameter: 0 for parameter in model.parameters()})
+        look, looking, go_on = unchanged._now, threading.Event(), threading.Event()
+
+        def slow():
+            looking.set()
+            go_on.wait(10)
+            return look()
+
+        def add():
+            unchanged.overtaken()
+            model.weight.grad.add_(1)
+
+        unchanged._now = slow
+        threads = [threading.Thread(target=unchanged.overtaken), threading.Thread(target=add)]
+        threads[0].start()
+        looking.wait(10)
+        unchanged._now = look
+        threads[1].start()
+        threads[1].join(0.2)
+        go_on.set()
+        for thread in threads:
+            thread.join(10)
+        unchanged.check()
 
 
 def state_of(model):

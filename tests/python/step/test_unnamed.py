@@ -47,19 +47,25 @@ class Unnamed(Case):
         with self.assertRaisesRegex(RuntimeError, TOLD.format("")):
             self.call(lambda loss, rows: (model(rows).mean() * loss.factor).backward(), model=Loss())
 
-    def test_an_argument_that_gets_a_gradient_is_noticed(self):
-        rows = batch(1).requires_grad_()
-        failing = [1]
+    def test_an_argument_that_gets_a_gradient_is_known(self):
+        """As in adversarial training."""
+        gradients = []
+        for fails in (0, 1):
+            model, failing = Net(), [1] * fails
+            rows, factor = batch(1).requires_grad_(), torch.nn.Parameter(torch.ones(8))
+            factor.grad = torch.ones(8)
+            torch.manual_seed(3)
 
-        @spillway.step
-        def micro_batch(model, rows):
-            model(rows).sum().backward()
-            if failing:
-                failing.pop()
-                raise shortage()
+            @spillway.step
+            def micro_batch(model, inputs):
+                (model(inputs["rows"]) * inputs["factor"]).sum().backward()
+                if failing:
+                    failing.pop()
+                    raise shortage()
 
-        with self.assertRaisesRegex(RuntimeError, TOLD.format(r"a tensor of shape \[6, 8\]")):
-            micro_batch(Net(), rows)
+            micro_batch(model, {"rows": rows, "factor": factor})
+            gradients.append([rows.grad, factor.grad])
+        self.assert_same(*gradients)
 
     def test_what_the_function_does_not_reach_is_no_obstacle(self):
         other, made = Net(), []
