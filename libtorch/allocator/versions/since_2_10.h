@@ -3,18 +3,20 @@
 #pragma once
 #include "libtorch/allocator/versions/before_2_11.h"
 
-#if SPILLWAY_LIBTORCH >= 210
 #include <string>
 #include <vector>
 
 namespace spillway::libtorch {
 
+#if SPILLWAY_LIBTORCH >= 210
 class Since2_10 : public Oldest {
  public:
   std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex) override { return {}; }
   void setUserMetadata(const std::string& metadata) override { History::user_metadata() = metadata; }
   std::string getUserMetadata() override { return History::user_metadata(); }
 };
+#else
+using Since2_10 = Oldest;
+#endif
 
 }  // namespace spillway::libtorch
-#endif

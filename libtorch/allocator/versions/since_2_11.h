@@ -8,11 +8,7 @@
 
 namespace spillway::libtorch {
 
-#if SPILLWAY_LIBTORCH >= 210
 class Since2_11 : public Since2_10 {
-#else
-class Since2_11 : public Oldest {
-#endif
  protected:
   // A request that was not served, and what the device had then. Units: bytes.
   struct Refusal {
