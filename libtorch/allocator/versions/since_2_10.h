@@ -1,10 +1,10 @@
 // 2.10 added: each trace entry carries what setUserMetadata sets, and the segments that expandable_segments
 // grew are told, of which Spillway has none.
 #pragma once
-#include "libtorch/allocator/versions/before_2_11.h"
-
 #include <string>
 #include <vector>
+
+#include "libtorch/allocator/versions/before_2_11.h"
 
 namespace spillway::libtorch {
 
