@@ -5,8 +5,8 @@
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/text/lines_text.h"
 #include "tools/spillway/report/text/table.h"
-#include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
