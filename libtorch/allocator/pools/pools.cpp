@@ -105,14 +105,13 @@ void Pools::set_whole_pages(Id id) {
 
 uint64_t Pools::find_route(cudaStream_t stream) {
   const Locked lock(mutex_);
-  const auto first_of = [&](auto route, auto end) -> uint64_t {
-    for (; route != end; ++route)
-      if (route->second(stream)) return pools_.at(route->first).number;
-    return 0;
-  };
   // The innermost of nested pools serves, and before 2.10 the outermost, as natively.
   constexpr bool kInnermost = SPILLWAY_LIBTORCH >= 210;
-  return kInnermost ? first_of(routes_.rbegin(), routes_.rend()) : first_of(routes_.begin(), routes_.end());
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    const auto& route = routes_[kInnermost ? routes_.size() - 1 - i : i];
+    if (route.second(stream)) return pools_.at(route.first).number;
+  }
+  return 0;
 }
 
 uint64_t Pools::number_of(Id id) {
