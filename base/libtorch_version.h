@@ -32,6 +32,8 @@ inline LibTorchVersion version_in_file(const char* path) {
   if (file == nullptr) return {};
   LibTorchVersion found;
   char line[256];
+  // Some callers hold a lock: a file of some lines, read once.
+  // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection)
   while (!found.known() && std::fgets(line, sizeof line, file) != nullptr) {
     unsigned major = 0, minor = 0, patch = 0;
     if (std::sscanf(line, "__version__ = '%3u.%3u.%3u", &major, &minor, &patch) == 3 ||

@@ -43,7 +43,7 @@ class Judge {
     if (pieces >= pending && pieces >= pools && pieces < memory_.limit / kFull) {
       std::string text = size_text(memory_.live) + " of " + size_text(memory_.limit) + " are in use; the " +
                          size_text(pieces) + " that are not lie in pieces";
-      if (extent_.value_or(0) > 0) text += " of at most " + size_text(*extent_);
+      if (extent_ && *extent_ > 0) text += " of at most " + size_text(*extent_);
       return {Cause::kCapacity, text};
     }
     if (pieces >= pending && pieces >= pools) {

@@ -71,6 +71,7 @@ Results train(const Config& configured, const TrainOptions& given) {
   rank_end.settle(&results, agreed);
   // A communicator whose other ranks are gone may wait for them for ever when it is destroyed, and so may
   // memory that it uses: both go with the process.
+  // NOLINTNEXTLINE(bugprone-unused-return-value)
   if (results.incident) static_cast<void>(run.release());
   run.reset();
   const std::string error = report(config, history, rates, rank_end.part(), &results);

@@ -60,9 +60,12 @@ std::string settings_of(const Config& config) {
 std::string changed_settings(const std::string& before, const std::string& now) {
   const std::map<std::string, std::string> were = values_of(before), are = values_of(now);
   std::string text;
-  for (const auto& [name, value] : were)
-    if (const auto is = are.find(name); is != are.end() && is->second != value)
-      text += (text.empty() ? "" : ", ") + name + " was " + value + " and is " + is->second;
+  for (const auto& [name, value] : were) {
+    const auto is = are.find(name);
+    if (is == are.end() || is->second == value) continue;
+    if (!text.empty()) text += ", ";
+    text.append(name).append(" was ").append(value).append(" and is ").append(is->second);
+  }
   return text;
 }
 

@@ -247,7 +247,7 @@ void Watch::State::end_if_held_up(milliseconds since) {
     what = incident;
   }
   ::alarm(kLastWordsSeconds);
-  words(*what);
+  if (what) words(*what);
 }
 
 void Watch::State::guard_until_stopped() {

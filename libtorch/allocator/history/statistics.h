@@ -4,6 +4,7 @@
 // PyTorch's small pool, a larger one to its large pool, and so does the memory around it.
 #pragma once
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
 #include <cstddef>
