@@ -163,8 +163,7 @@ std::string completeness_text(const SnapshotReport& report) {
 }  // namespace
 
 std::string held_text(const HistoryFindings& found, const std::string& title, uint64_t older_bytes) {
-  std::string text =
-      "\n" + title + "\n" + holders_text(found.holders, found.holdings.in_use + older_bytes);
+  std::string text = "\n" + title + "\n" + holders_text(found.holders, found.holdings.in_use + older_bytes);
   if (older_bytes > 0)
     text += "  " + size_text(older_bytes) +
             " besides were allocated before what is left of the history: by which lines is not known.\n";
