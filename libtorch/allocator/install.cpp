@@ -55,7 +55,7 @@ void add_block(const native::BlockInfo& block, bool private_pool, SpillwayFramew
   }
 }
 
-// 2.10 copies the traces with it, which nobody reads here.
+// Before 2.11 the traces are copied with it, which nobody reads here.
 template <class Native>
 native::SnapshotInfo snapshot_of(Native& allocator, c10::cuda::MempoolId_t pool) {
   if constexpr (requires { allocator.snapshot(pool, false); }) return allocator.snapshot(pool, false);

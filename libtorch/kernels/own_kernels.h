@@ -1,5 +1,5 @@
-// The kernels that take an operator's arguments unboxed, and the names of their operators: a graph sees them
-// only through a boxed function in front of each.
+// The kernels that take an operator's arguments unboxed, by their operators: a graph sees them only
+// through a boxed function in front of each.
 //
 // Thread-safety: none; used while the kernels are installed. Errors: c10::Error.
 #pragma once

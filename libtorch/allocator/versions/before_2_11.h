@@ -1,5 +1,5 @@
-// LibTorch 2.10's CUDAAllocator in the form that 2.11 gave it: four functions got another argument. What
-// LibTorch calls stands here and asks 2.11's, which the allocator implements.
+// The CUDAAllocator of LibTorch 2.8 to 2.10 in the form that 2.11 gave it: four functions got another
+// argument. What LibTorch calls stands here and asks 2.11's, which the allocator implements.
 //
 // Thread-safety: as LibTorch's. Ownership: a base of the one Allocator, never destroyed.
 #pragma once

@@ -160,7 +160,7 @@ void refuse(native::CUDAAllocator& allocator, const std::exception& error) {
 }
 
 // A history that keeps nothing, so that the program finds nothing in a later one that it has not
-// recorded. 2.10 cannot leave out actions, and keeps the last one.
+// recorded. Before 2.11 no action can be left out, and the last one is kept.
 template <class Native>
 void start_history(Native& allocator) {
   constexpr size_t kFewest = 1;

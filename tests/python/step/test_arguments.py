@@ -12,6 +12,21 @@ from step_case import Case, Net, batch, raised, setUpModule, shortage, tearDownM
 import spillway
 
 
+def after_a_failure(value, change):
+    """The argument after a call that has changed it twice, and was redone."""
+    failing = [1]
+
+    @spillway.step
+    def micro_batch(model, value):
+        change(value)
+        if failing:
+            failing.pop()
+            raise shortage()
+
+    micro_batch(Net(), value)
+    return value
+
+
 class Loader:
     """As an iterator of a StatefulDataLoader: a position that can be noted."""
 
@@ -50,18 +65,8 @@ class Containers(Case):
             values["pair"][0]["inner"].clear()
             values["ordered"]["b"] = 2
 
-        failing = [1]
-
-        @spillway.step
-        def micro_batch(model, values):
-            change(values)
-            if failing:
-                failing.pop()
-                raise shortage()
-
-        values, expected = new(), new()
+        values, expected = after_a_failure(new(), change), new()
         change(expected)
-        micro_batch(Net(), values)
         self.assertEqual(values, expected)
         self.assertIsInstance(values["names"], Names)
 
@@ -149,31 +154,17 @@ class OwnSet(collections.abc.MutableSet):
 
 
 class OwnClasses(Case):
-    def after_a_failure(self, value, change):
-        """The argument after a call that has changed it twice, and was redone."""
-        failing = [1]
-
-        @spillway.step
-        def micro_batch(model, value):
-            change(value)
-            if failing:
-                failing.pop()
-                raise shortage()
-
-        micro_batch(Net(), value)
-        return value
-
     def test_a_mapping_that_is_not_updated_is_put_back(self):
         def change(output):
             self.assertEqual(list(output), ["x"])
             self.assertIsNone(output.states)
             output["states"] = [1]
 
-        output = self.after_a_failure(Output(x=[0]), change)
+        output = after_a_failure(Output(x=[0]), change)
         self.assertEqual(list(output), ["x", "states"])
 
     def test_values_that_are_made_as_they_are_read_are_left_alone(self):
-        value = self.after_a_failure(Made(a="x"), lambda value: value["a"])
+        value = after_a_failure(Made(a="x"), lambda value: value["a"])
         self.assertEqual(value.values_of, {"a": "x"})
 
     def test_what_cannot_be_put_back_ends_in_the_failure_with_a_reason(self):
@@ -195,17 +186,17 @@ class OwnClasses(Case):
             self.assertIsNone(model.layers[1].weight.grad)
 
     def test_a_set_is_put_back(self):
-        self.assertEqual(self.after_a_failure(OwnSet(), lambda value: value.add(len(value))).all, [0])
+        self.assertEqual(after_a_failure(OwnSet(), lambda value: value.add(len(value))).all, [0])
 
     def test_what_cannot_be_read_is_passed_as_it_is(self):
         value = Unread(a=1)
-        self.assertIs(self.after_a_failure(value, len), value)
+        self.assertIs(after_a_failure(value, len), value)
 
     def test_a_container_may_be_a_part_of_itself(self):
         value = {"list": []}
         value["me"] = value
         value["list"].append(value["list"])
-        self.after_a_failure(value, lambda value: value.update(more=1))
+        after_a_failure(value, lambda value: value.update(more=1))
         self.assertEqual(list(value), ["list", "me", "more"])
 
     def test_one_that_is_a_part_of_itself_is_not_cut(self):
@@ -223,7 +214,7 @@ class OwnClasses(Case):
                 read.append(1)
                 return super().__iter__()
 
-        self.after_a_failure(collections.deque([Seen()]), lambda value: value.append(1))
+        after_a_failure(collections.deque([Seen()]), lambda value: value.append(1))
         self.assertEqual(read, [])
 
 

@@ -387,9 +387,9 @@ TEST_F(Report, SaysAtOnceThatAFileIsNotWhole) {
 TEST_F(Report, TellsWhoHoldsTheMemoryOfAProcessThatRuns) {
   Story story(path());  // of this process
   story.allocate(0x7f0000000000, 30 * kMiB, 30 * kMiB);
-  story.place(0x7f0000000000, "/work/model.py:12 build\n/work/train.py:3 main");
+  story.place(0x7f0000000000, "/src/model.py:12 build\n/src/train.py:3 main");
   story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
-  story.place(0x7f0010000000, "/work/model.py:40 forward\n/work/train.py:9 main");
+  story.place(0x7f0010000000, "/src/model.py:40 forward\n/src/train.py:9 main");
   story.free(0x7f0010000000, 10 * kMiB);
   const std::string text = report();
   EXPECT_THAT(text, ContainsRegex("Who holds it now\n.*\n +30.00 MiB +100% +1 .*model.py:12 build"));
@@ -403,10 +403,10 @@ TEST_F(Report, TellsWhoHoldsTheMemoryOfAProcessThatRuns) {
 TEST_F(Report, TellsWhoHoldsTheMemoryAfterAnEarlierFailure) {
   Story story(path());
   story.allocate(0x7f0000000000, 30 * kMiB, 30 * kMiB);
-  story.place(0x7f0000000000, "/work/model.py:12 build");
+  story.place(0x7f0000000000, "/src/model.py:12 build");
   fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
   story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
-  story.place(0x7f0010000000, "/work/model.py:40 after");
+  story.place(0x7f0010000000, "/src/model.py:40 after");
   EXPECT_THAT(report(),
               ContainsRegex("Who holds it now\n.*\n +30.00 MiB +6% .*\n +10.00 MiB +2% .*:40 after"));
   const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];

@@ -57,6 +57,20 @@ threads = 1
   std::string losses(const std::string& out) {
     return ScratchFolder::read(scratch_.file(out) + "/losses.txt");
   }
+  // A run that ends after its first step, with a checkpoint.
+  void interrupt(const std::string& out) {
+    Stop stop{.signal = SIGINT};
+    ASSERT_EQ(train(config(out), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+              exit_code_of_signal(SIGINT));
+  }
+  // The log of a run in `out` that goes on from the checkpoint in `from` to its end, and what it held.
+  std::pair<std::string, Guarantee> resume(const std::string& from, const std::string& out,
+                                           const std::vector<std::string>& overrides) {
+    const Results results =
+        train(config(out, overrides), {.resume = scratch_.file(from), .stop = nullptr, .quiet = true});
+    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+    return {ScratchFolder::read(scratch_.file(out) + "/train.log"), results.guarantee_held};
+  }
 
   const ScratchFolder scratch_;
   const std::string corpus_ = scratch_.corpus();
@@ -194,14 +208,9 @@ TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
 }
 
 TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
-  Stop stop{.signal = SIGINT};
-  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
-            exit_code_of_signal(SIGINT));
+  interrupt("a");
   const auto resumed = [&](const std::string& out, const std::vector<std::string>& overrides) {
-    const Results results =
-        train(config(out, overrides), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
-    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
-    return ScratchFolder::read(scratch_.file(out) + "/train.log");
+    return resume("a", out, overrides).first;
   };
   EXPECT_THAT(resumed("same", {}), testing::Not(HasSubstr("other data")));
   EXPECT_THAT(resumed("seed", {"data.seed=7"}), HasSubstr("other data (data.seed 1, "));
@@ -210,15 +219,9 @@ TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
 
 // The guarantee is of a run with one configuration.
 TEST_F(WholeRun, OtherSettingsThanThoseOfTheCheckpointAreNamed) {
-  Stop stop{.signal = SIGINT};
-  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
-            exit_code_of_signal(SIGINT));
+  interrupt("a");
   const auto resumed = [&](const std::string& out, const std::vector<std::string>& overrides) {
-    const Results results =
-        train(config(out, overrides), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
-    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
-    const std::string log = ScratchFolder::read(scratch_.file(out) + "/train.log");
-    return std::pair(log, results.guarantee_held);
+    return resume("a", out, overrides);
   };
   const auto same = resumed("same", {"train.loss_scale=2", "run.checkpoint_every=5"});
   EXPECT_THAT(same.first, Not(HasSubstr("other settings")));
@@ -233,9 +236,8 @@ TEST_F(WholeRun, OtherSettingsThanThoseOfTheCheckpointAreNamed) {
 
 // Where a run was killed before its first checkpoint, --resume would go on from that of another run.
 TEST_F(WholeRun, TheCheckpointOfAnEarlierRunIsSetAside) {
+  interrupt("a");
   Stop stop{.signal = SIGINT};
-  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
-            exit_code_of_signal(SIGINT));
   const std::string path = scratch_.file("a/checkpoint.safetensors"), first = ScratchFolder::read(path);
   EXPECT_EQ(train(config("a", {"train.learning_rate=1e-3"}), quiet_).exit_code, kExitDone);
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -482,9 +484,7 @@ TEST_F(WholeRun, ALossThatIsNotFiniteIsSaidOnceAndInTheVerdict) {
 }
 
 TEST_F(WholeRun, TheFileOfACheckpointStandsForItsFolder) {
-  Stop stop{.signal = SIGINT};
-  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
-            exit_code_of_signal(SIGINT));
+  interrupt("a");
   const std::string file = scratch_.file("a/checkpoint.safetensors");
   std::filesystem::copy(file, scratch_.file("a/other"));
   const Results other =
