@@ -38,15 +38,16 @@ install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/spillway.h ${CMAKE_SOURCE_DIR
   DESTINATION include/spillway)
 install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/libtorch/recover.h DESTINATION include/spillway/libtorch)
 # The module; the wheel (tools/wheel) adds the command.
-set(module __init__ _batch_size _containers _functions _gradients _models _out_of_memory _pair_file _pair_tokens _pairs _pieces
-  _recovery _step _text_pieces _token_file _tokenizers _unchanged _undo tokenize)
-list(TRANSFORM module APPEND .py)
-list(TRANSFORM module PREPEND ${CMAKE_SOURCE_DIR}/python/spillway/)
-install(FILES ${module} ${CMAKE_SOURCE_DIR}/python/spillway/py.typed DESTINATION ${private}/python/spillway)
-set(ranks __init__ control data_parallel errors known life redo sharded watch)
-list(TRANSFORM ranks APPEND .py)
-list(TRANSFORM ranks PREPEND ${CMAKE_SOURCE_DIR}/python/spillway/_ranks/)
-install(FILES ${ranks} DESTINATION ${private}/python/spillway/_ranks)
+function(install_python folder)
+  list(TRANSFORM ARGN APPEND .py)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/python/${folder}/)
+  install(FILES ${ARGN} DESTINATION ${private}/python/${folder})
+endfunction()
+install_python(spillway __init__ _batch_size _containers _functions _gradients _models _out_of_memory _pieces _recovery _step
+  _unchanged _undo tokenize)
+install_python(spillway/_ranks __init__ control data_parallel errors known life redo sharded watch)
+install_python(spillway/_tokens __init__ pair_file pair_tokens pairs text_pieces token_file tokenizers)
+install(FILES ${CMAKE_SOURCE_DIR}/python/spillway/py.typed DESTINATION ${private}/python/spillway)
 
 install(EXPORT Spillway NAMESPACE Spillway:: FILE SpillwayConfig.cmake DESTINATION lib/cmake/Spillway)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake COMPATIBILITY SameMinorVersion)

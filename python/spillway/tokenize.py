@@ -22,10 +22,10 @@ import sys
 import time
 import typing
 
-from ._pair_tokens import PairOptions, tokenize_pairs
-from ._text_pieces import BadText, Piece, pieces_of
-from ._token_file import TokenFile
-from ._tokenizers import BadTokenizer, Bytes, Tokenizer, open_tokenizer, sha256_of
+from ._tokens.pair_tokens import PairOptions, tokenize_pairs
+from ._tokens.text_pieces import BadText, Piece, pieces_of
+from ._tokens.token_file import TokenFile
+from ._tokens.tokenizers import BadTokenizer, Bytes, Tokenizer, open_tokenizer, sha256_of
 
 FORMAT = "spillway-tokens 1"
 _TOGETHER = 128  # pieces, which tokenizers share among threads

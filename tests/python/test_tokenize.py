@@ -19,7 +19,7 @@ import safetensors.numpy  # noqa: E402
 import tokenizers  # noqa: E402
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers  # noqa: E402
 
-from spillway import _text_pieces  # noqa: E402
+from spillway._tokens import text_pieces  # noqa: E402
 
 try:
     import sentencepiece
@@ -97,8 +97,8 @@ class Tokenize(unittest.TestCase):
     def sequence(self, text, piece, tokenizer):
         """The tokens of the text in pieces of this size, read in blocks of few bytes."""
         from spillway.tokenize import _tokens_of
-        with mock.patch.multiple(_text_pieces, PIECE=piece, MOST=4 * piece, BLOCK=251):
-            pieces = list(_text_pieces.pieces_of("text", io.BytesIO(text.encode())))
+        with mock.patch.multiple(text_pieces, PIECE=piece, MOST=4 * piece, BLOCK=251):
+            pieces = list(text_pieces.pieces_of("text", io.BytesIO(text.encode())))
         self.assertEqual("".join(piece.text for piece in pieces), text)
         self.assertGreater(len(pieces), len(text) // (5 * piece))
         both = list(_tokens_of(tokenizer, pieces))
@@ -110,12 +110,12 @@ class Tokenize(unittest.TestCase):
             def read(self, size):
                 return b"the page " * (size // 9)
 
-        first = list(itertools.islice(_text_pieces.pieces_of("text", Endless()), 200))
-        self.assertLess(max(len(piece.text) for piece in first), 2 * _text_pieces.PIECE)
+        first = list(itertools.islice(text_pieces.pieces_of("text", Endless()), 200))
+        self.assertLess(max(len(piece.text) for piece in first), 2 * text_pieces.PIECE)
         self.assertLess(first[-1].offset, sum(len(piece.text) for piece in first) + (1 << 22))
 
     def test_pieces_have_the_tokens_of_the_whole(self):
-        from spillway._tokenizers import open_tokenizer
+        from spillway._tokens.tokenizers import open_tokenizer
         for name, make in KINDS.items():
             path = self.folder / "tokenizer.json"
             make().save(str(path))
@@ -127,7 +127,7 @@ class Tokenize(unittest.TestCase):
 
     @unittest.skipIf(sentencepiece is None, "sentencepiece is not installed")
     def test_a_sentencepiece_model(self):
-        from spillway._tokenizers import open_tokenizer
+        from spillway._tokens.tokenizers import open_tokenizer
         for kind, options in {"t5": {"model_type": "unigram", "pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
                               "llama 2": {"model_type": "bpe", "byte_fallback": True, "remove_extra_whitespaces": False,
                                           "normalization_rule_name": "identity"}}.items():

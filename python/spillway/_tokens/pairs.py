@@ -4,7 +4,7 @@ import json
 import pathlib
 import typing
 
-from ._text_pieces import BadText
+from .text_pieces import BadText
 
 
 class Pair(typing.NamedTuple):

@@ -7,7 +7,7 @@ import tempfile
 import types
 import typing
 
-from ._token_file import numbers_of, partial_of, put_in_place, type_of
+from .token_file import numbers_of, partial_of, put_in_place, type_of
 
 
 class Side:

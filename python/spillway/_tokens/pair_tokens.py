@@ -4,10 +4,10 @@ import itertools
 import pathlib
 import typing
 
-from ._pair_file import PairFile
-from ._pairs import Pair, pairs_of
-from ._text_pieces import BadText
-from ._tokenizers import BadTokenizer, Tokenizer, decoder_start_of, sha256_of
+from .pair_file import PairFile
+from .pairs import Pair, pairs_of
+from .text_pieces import BadText
+from .tokenizers import BadTokenizer, Tokenizer, decoder_start_of, sha256_of
 
 FORMAT = "spillway-pairs 1"
 _TOGETHER = 256  # pairs, which tokenizers share among threads
