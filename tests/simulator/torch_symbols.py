@@ -2,7 +2,7 @@
 """The symbols that PyTorch's wheels import of the libraries that are simulated: each is there, for every version.
 
     torch_symbols.py SIMULATED_FOLDER TORCH_FOLDER    this version's list is true, and every listed symbol is exported
-    torch_symbols.py --write TORCH_FOLDER...          writes the list anew, for these wheels
+    torch_symbols.py --write TORCH_FOLDER...          writes these versions into the list, and keeps the others
 
 The list, torch_symbols.txt, has a symbol a line and the versions that import it, so that wheels which are not installed
 count too.
@@ -32,25 +32,38 @@ def minor(torch):
     return ".".join(changes.version(torch).split(".")[:2])
 
 
+def numbers(version):
+    return [int(part) for part in version.split(".")]
+
+
+def listed():
+    """{symbol: the versions that import it}"""
+    return {symbol: versions for symbol, *versions in map(str.split, LIST.read_text().splitlines())}
+
+
 def write(wheels):
-    versions = collections.defaultdict(list)
+    versions = collections.defaultdict(set, {symbol: set(known) for symbol, known in listed().items()})
     for torch in wheels:
+        for known in versions.values():
+            known.discard(minor(torch))
         for symbol in changes.imported(torch):
-            versions[symbol].append(minor(torch))
-    LIST.write_text("".join(f"{symbol} {' '.join(imported)}\n" for symbol, imported in sorted(versions.items())))
+            versions[symbol].add(minor(torch))
+    lines = (f"{symbol} {' '.join(sorted(known, key=numbers))}\n"
+             for symbol, known in sorted(versions.items()) if known)
+    LIST.write_text("".join(lines))
 
 
 def check(simulated, torch):
-    listed = {symbol: versions for symbol, *versions in map(str.split, LIST.read_text().splitlines())}
+    known = listed()
     exported = changes.exported(simulated)
     problems = [f"{symbol} is exported by no simulated library (PyTorch {', '.join(versions)} imports it)"
-                for symbol, versions in listed.items() if symbol not in exported]
+                for symbol, versions in known.items() if symbol not in exported]
     here, now = minor(torch), set(changes.imported(torch))
-    if any(here in versions for versions in listed.values()):
-        recorded = {symbol for symbol, versions in listed.items() if here in versions}
+    if any(here in versions for versions in known.values()):
+        recorded = {symbol for symbol, versions in known.items() if here in versions}
         problems += [f"{symbol}: the list is wrong for PyTorch {here}, write it anew" for symbol in now ^ recorded]
     problems += [f"{symbol} of PyTorch {here} is exported by no simulated library" for symbol in now - exported]
-    print(f"{len(listed)} symbols of {len(set().union(*listed.values()))} versions, {len(problems)} problems")
+    print(f"{len(known)} symbols of {len(set().union(*known.values()))} versions, {len(problems)} problems")
     sys.exit("\n".join(problems) or 0)
 
 
