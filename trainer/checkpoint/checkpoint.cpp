@@ -139,8 +139,12 @@ std::vector<at::Tensor> random_states(const safetensors::File& file) {
 
 }  // namespace
 
+std::string aside_of(const std::string& path) {
+  return path + ".of-an-earlier-run";
+}
+
 std::string set_aside(const std::string& path) {
-  const std::string aside = path + ".of-an-earlier-run";
+  const std::string aside = aside_of(path);
   std::error_code failed;
   std::filesystem::rename(path, aside, failed);
   return failed ? "" : aside;

@@ -14,7 +14,9 @@ namespace spillway::trainer {
 
 inline constexpr const char* kCheckpointName = "checkpoint.safetensors";
 
-// Gives a checkpoint that an earlier run left the name of one; that name, or "": there is none, or it stays.
+// The name of a checkpoint that an earlier run left where a later one has its own.
+std::string aside_of(const std::string& path);
+// Gives it that name; the name, or "": there is none, or it stays.
 std::string set_aside(const std::string& path);
 bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
                      TrainingStep& program, const Plan& plan, std::string* error);

@@ -244,7 +244,11 @@ TEST_F(WholeRun, TheCheckpointOfAnEarlierRunIsSetAside) {
   EXPECT_THAT(ScratchFolder::read(scratch_.file("a/train.log")),
               HasSubstr("the checkpoint of an earlier run is now " + path + ".of-an-earlier-run"));
   const Results resumed = train(config("a"), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
-  EXPECT_EQ(resumed.exit_code, kExitUsage) << resumed.verdict;
+  EXPECT_EQ(resumed.exit_code, kExitUsage);
+  EXPECT_THAT(resumed.verdict, HasSubstr("the run there has saved no checkpoint; " + path +
+                                         ".of-an-earlier-run is that of an earlier run: to go on from it, "
+                                         "rename it to " +
+                                         path));
   // A run that goes on from elsewhere, and one that does not begin.
   interrupt("b");
   interrupt("c");

@@ -137,6 +137,19 @@ void Run::warn_of_changes(const std::string& checkpoint) {
   if (!rows.empty() || !settings.empty()) start_ = Guarantee::kStatisticsChange;
 }
 
+namespace {
+
+void check_that_it_resumes(const std::string& resume, const std::string& checkpoint) {
+  if (std::filesystem::is_regular_file(resume))
+    throw SetupError("--resume " + resume + ": is a file; give the folder that has " + kCheckpointName);
+  const std::string aside = aside_of(checkpoint);
+  if (!std::filesystem::exists(checkpoint) && std::filesystem::exists(aside))
+    throw SetupError("--resume " + resume + ": the run there has saved no checkpoint; " + aside +
+                     " is that of an earlier run: to go on from it, rename it to " + checkpoint);
+}
+
+}  // namespace
+
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
   peaks_.watch(core_.loaded() ? devices_.size() : 0);
@@ -144,9 +157,7 @@ void Run::build() {
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
   if (!options_.resume.empty()) {
-    if (std::filesystem::is_regular_file(options_.resume))
-      throw SetupError("--resume " + options_.resume + ": is a file; give the folder that has " +
-                       std::string(kCheckpointName));
+    check_that_it_resumes(options_.resume, from);
     const auto resumed = plan_of_checkpoint(from, config_, &error);
     if (!resumed) throw SetupError(error);
     plan = *resumed;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "trainer/app/results.h"
 #include "trainer/plan/toml/strict_table.h"
@@ -120,6 +121,8 @@ std::string name_of_model(const Options& options) {
 
 int serve(Options options, const CLI::App& app) {
   choose_devices(&options);
+  std::optional<HttpServer> server;
+  if (app.get_subcommands().empty()) server.emplace(options.server);
   std::string error;
   const auto model = ServedModel::open(options.model, &error);
   if (!model) throw UsageError(error);
@@ -131,7 +134,7 @@ int serve(Options options, const CLI::App& app) {
     std::printf("%s serves %s\n", address.c_str(), card.name.c_str());
     std::fflush(stdout);
   };
-  return serve_http(options.server, card, std::move(engine), listening) ? kExitDone : kExitError;
+  return server->serve(card, std::move(engine), listening) ? kExitDone : kExitError;
 }
 
 void add_options(CLI::App* app, Options* options) {

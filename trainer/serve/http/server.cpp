@@ -12,18 +12,54 @@
 namespace spillway::trainer::serve {
 namespace {
 
+// By the names of the options: what the system says of an address does not name it.
+void check(const ServerOptions& options, error_code failed) {
+  if (failed)
+    throw std::runtime_error("cannot listen at --host " + options.host + " --port " +
+                             std::to_string(options.port) + ": " + failed.message());
+}
+
+asio::ip::tcp::endpoint endpoint_of(const ServerOptions& options) {
+  error_code error;
+  const auto address = asio::ip::make_address(options.host, error);
+  if (error)
+    throw std::runtime_error("--host " + options.host +
+                             ": is no address; give one of this machine's, such as 127.0.0.1 or 0.0.0.0");
+  return {address, options.port};
+}
+
+}  // namespace
+
+struct HttpServer::Address {
+  explicit Address(const ServerOptions& options) {
+    const asio::ip::tcp::endpoint endpoint = endpoint_of(options);
+    error_code error;
+    check(options, acceptor.open(endpoint.protocol(), error));
+    check(options, acceptor.set_option(asio::socket_base::reuse_address(true), error));
+    check(options, acceptor.bind(endpoint, error));
+  }
+
+  asio::io_context io{1};
+  asio::ip::tcp::acceptor acceptor{io};
+};
+
+namespace {
+
 class Server {
  public:
-  Server(const ServerOptions& options, const ModelCard& card, std::unique_ptr<Engine> engine)
+  Server(const ServerOptions& options, asio::io_context& io, asio::ip::tcp::acceptor& acceptor,
+         const ModelCard& card, std::unique_ptr<Engine> engine)
       : options_(options),
-        acceptor_(io_),
+        io_(io),
+        acceptor_(acceptor),
         signals_(io_, SIGINT, SIGTERM),
         deadline_(io_),
         engine_(std::move(engine), [this] { asio::post(io_, [this] { engine_failed(); }); }),
         state_{options_, card, io_, engine_} {}
 
   bool run(const std::function<void(const std::string&)>& listening) {
-    listen();
+    error_code error;
+    check(options_, acceptor_.listen(asio::socket_base::max_listen_connections, error));
     asio::co_spawn(io_, accept(), asio::detached);
     wait_for_signal();
     const auto address = acceptor_.local_endpoint();
@@ -37,25 +73,6 @@ class Server {
   }
 
  private:
-  // By the names of the options: what the system says of an address does not name it.
-  void listen() {
-    error_code error;
-    const auto address = asio::ip::make_address(options_.host, error);
-    if (error)
-      throw std::runtime_error("--host " + options_.host +
-                               ": is no address; give one of this machine's, such as 127.0.0.1 or 0.0.0.0");
-    const asio::ip::tcp::endpoint endpoint(address, options_.port);
-    const auto check = [&](error_code failed) {
-      if (failed)
-        throw std::runtime_error("cannot listen at --host " + options_.host + " --port " +
-                                 std::to_string(options_.port) + ": " + failed.message());
-    };
-    check(acceptor_.open(endpoint.protocol(), error));
-    check(acceptor_.set_option(asio::socket_base::reuse_address(true), error));
-    check(acceptor_.bind(endpoint, error));
-    check(acceptor_.listen(asio::socket_base::max_listen_connections, error));
-  }
-
   asio::awaitable<void> accept() {
     while (!state_.draining) {
       error_code error;
@@ -115,8 +132,8 @@ class Server {
   }
 
   const ServerOptions options_;
-  asio::io_context io_{1};
-  asio::ip::tcp::acceptor acceptor_;
+  asio::io_context& io_;
+  asio::ip::tcp::acceptor& acceptor_;
   asio::signal_set signals_;
   asio::steady_timer deadline_;
   std::set<std::shared_ptr<Connection>> connections_;
@@ -126,9 +143,14 @@ class Server {
 
 }  // namespace
 
-bool serve_http(const ServerOptions& options, const ModelCard& card, std::unique_ptr<Engine> engine,
-                const std::function<void(const std::string&)>& listening) {
-  return Server(options, card, std::move(engine)).run(listening);
+HttpServer::HttpServer(const ServerOptions& options)
+    : options_(options), address_(std::make_unique<Address>(options)) {}
+
+HttpServer::~HttpServer() = default;
+
+bool HttpServer::serve(const ModelCard& card, std::unique_ptr<Engine> engine,
+                       const std::function<void(const std::string&)>& listening) {
+  return Server(options_, address_->io, address_->acceptor, card, std::move(engine)).run(listening);
 }
 
 }  // namespace spillway::trainer::serve

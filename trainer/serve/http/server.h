@@ -4,8 +4,8 @@
 // SIGTERM or SIGINT drains: no more connections, what runs goes on, for at most `drain_seconds`; a second one
 // ends at once.
 //
-// Thread-safety: one thread. Ownership: owns the engine. Errors: std::system_error where the address cannot
-// be listened on; to clients as JSON of the form that they know.
+// Thread-safety: one thread. Ownership: `serve` owns the engine. Errors: std::runtime_error, by the names of
+// the options, where the address cannot be had; to clients as JSON of the form that they know.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,9 +24,24 @@ struct ServerOptions {
   uint32_t most_waiting = 256, most_connections = 512, drain_seconds = 30;
 };
 
-// Serves until it is drained: true, or until the engine fails, which is said on the standard error.
-// `listening` is told the address once connections are taken.
-bool serve_http(const ServerOptions& options, const ModelCard& card, std::unique_ptr<Engine> engine,
-                const std::function<void(const std::string&)>& listening);
+class HttpServer {
+ public:
+  // Takes the address, so that a wrong one is an error before a model is loaded. Clients are refused until
+  // `serve` listens.
+  explicit HttpServer(const ServerOptions& options);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Serves until it is drained: true, or until the engine fails, which is said on the standard error.
+  // `listening` is told the address once connections are taken. Once.
+  bool serve(const ModelCard& card, std::unique_ptr<Engine> engine,
+             const std::function<void(const std::string&)>& listening);
+
+ private:
+  struct Address;
+  const ServerOptions options_;
+  const std::unique_ptr<Address> address_;
+};
 
 }  // namespace spillway::trainer::serve
