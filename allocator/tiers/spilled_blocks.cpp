@@ -121,17 +121,17 @@ uint64_t SpilledBlocks::pending_bytes() const {
 void SpilledBlocks::leave_out(Memory* out) const {
   for (const auto& [block, there] : blocks_) {
     for (const Piece& piece : there.pieces) {
-      const uint64_t there_bytes = piece.gone ? 0 : piece.range.bytes();
-      out->spilled += there_bytes;
-      if (piece.tier == Tier::kNvme) out->spilled_nvme += there_bytes;
-      if (piece.tier == Tier::kPeer) out->spilled_peer += there_bytes;
-      const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
+      const uint64_t bytes = piece.range.bytes();
       if (block->state == BlockState::kPending) {
-        out->pending -= piece.range.bytes();
-      } else {
-        out->live -= asked_end - piece.range.begin;
-        out->rounding -= piece.range.end - asked_end;
+        out->pending -= bytes;
+        continue;
       }
+      out->spilled += bytes;
+      if (piece.tier == Tier::kNvme) out->spilled_nvme += bytes;
+      if (piece.tier == Tier::kPeer) out->spilled_peer += bytes;
+      const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
+      out->live -= asked_end - piece.range.begin;
+      out->rounding -= piece.range.end - asked_end;
     }
   }
 }

@@ -88,7 +88,8 @@ class SpilledBlocks {
   uint64_t bytes(Tier tier) const;
   // Of blocks that wait for other streams.
   uint64_t pending_bytes() const;
-  // What lies in another tier is in use, but not of this device's memory.
+  // What lies in another tier is none of this device's memory. `spilled` has what of it is in use: a freed
+  // block that waits for other work is not.
   void leave_out(Memory* out) const;
   // The same as `bytes`, added up anew.
   uint64_t sum() const;

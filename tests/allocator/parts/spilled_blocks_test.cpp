@@ -110,6 +110,7 @@ TEST_F(SpilledBlocksTest, WhatLiesElsewhereIsNotOfThisDevicesMemory) {
   Memory later{.pending = block_.size};
   spilled_.leave_out(&later);
   EXPECT_EQ(later.pending, 6 * kPage);
+  EXPECT_EQ(later.spilled, 0u) << "in use is only what is live";
   EXPECT_EQ(spilled_.pending_bytes(), 2 * kPage);
 }
 
