@@ -44,6 +44,11 @@ class Program {
     history_.stacks.push_back(stack);
     return static_cast<StackId>(history_.stacks.size() - 1);
   }
+  // Of a thread of autograd.
+  StackId label(const char* text) {
+    history_.stacks.push_back({{text, "", 0}});
+    return static_cast<StackId>(history_.stacks.size() - 1);
+  }
   void forget_pools_of_events() {
     for (HistoryEvent& event : history_.devices[0].events) event.pool = {};
   }
@@ -396,6 +401,37 @@ TEST(Findings, TheLayersOfAFirstForwardPassDoNotGrow) {
   const HistoryFindings found = program.fail(50 * kMiB, attention);
   EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
   EXPECT_EQ(found.remark, "");
+}
+
+TEST(Findings, TheLayersOfAFirstForwardPassDoNotGrowWhateverTheyComputeWith) {
+  Program program;
+  const StackId activation = program.stack({{"forward", 3}, {"forward", 15}, {"main", 30}});
+  for (int layer = 0; layer < 12; ++layer) {
+    for (int piece = 0; piece < 4; ++piece) {
+      program.take(50 * kMiB, activation);
+      program.give(program.take(30 * kMiB, activation), 30 * kMiB);
+    }
+    program.give(program.take(90 * kMiB, activation), 90 * kMiB);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, activation);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  ASSERT_FALSE(found.holders.empty());
+  EXPECT_FALSE(found.holders[0].growth);
+}
+
+TEST(Findings, TheGradientsOfAFirstBackwardPassThatRecomputesDoNotGrow) {
+  Program program;
+  const StackId activation = program.stack({{"forward", 3}, {"forward", 15}});
+  const StackId gradient = program.label("backward of AddmmBackward0");
+  for (int layer = 0; layer < 24; ++layer) {
+    std::vector<uint64_t> pieces;
+    for (int piece = 0; piece < 4; ++piece) pieces.push_back(program.take(50 * kMiB, activation));
+    program.take(10 * kMiB, gradient);
+    for (const uint64_t piece : pieces) program.give(piece, 50 * kMiB);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, activation);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_GE(found.steps, 20u);
 }
 
 TEST(Findings, WhatOnlyGetsLargerForAWhileDoesNotGrow) {

@@ -89,6 +89,7 @@ void Steps::by_notes(const DeviceHistory& device, size_t until) {
 void Steps::by_waves(const DeviceHistory& device, size_t until) {
   constexpr size_t kFew = 5;
   constexpr uint64_t kSmallest = 256;  // part of the largest fall
+  are_guessed_ = true;
   const uint64_t largest = largest_fall(device, until);
   for (uint64_t part = 2; part <= kSmallest && starts_.size() < kFew && largest >= part; part *= 2)
     starts_ = falls_of(device, until, largest / part);
@@ -96,16 +97,28 @@ void Steps::by_waves(const DeviceHistory& device, size_t until) {
 }
 
 // A program that makes its model, or its gradients, one after the other has small waves too, and each of them
-// leaves nearly all that it takes. A step frees most of it.
+// leaves nearly all that it takes. A step frees most of it. The layers of a forward pass free what they
+// only compute with, but what is kept for the backward pass is most of what they rise by.
 bool Steps::free_what_they_take(const DeviceHistory& device) const {
   constexpr size_t kFewest = 3;
   if (starts_.size() < kFewest) return true;
-  uint64_t taken = 0, freed = 0;
-  for (size_t i = starts_[1]; i < starts_.back(); ++i) {
+  uint64_t taken = 0, freed = 0, risen = 0, left = 0;
+  Level level;
+  int64_t bottom = 0, top = 0;
+  size_t wave = 0;
+  for (size_t i = 0; i < starts_.back(); ++i) {
+    while (wave < starts_.size() && starts_[wave] == i) {
+      if (wave++ > 1)
+        risen += distance(bottom, top), left += distance(bottom, std::max(bottom, level.bytes()));
+      bottom = top = level.bytes();
+    }
+    level.take_in(device.events[i]);
+    top = std::max(top, level.bytes());
+    if (i < starts_[1]) continue;
     if (device.events[i].action == Action::kAllocate) taken += device.events[i].size;
     if (device.events[i].action == Action::kFreeCompleted) freed += device.events[i].size;
   }
-  return freed >= taken / 2;
+  return freed >= taken / 2 && left <= risen / 2;
 }
 
 }  // namespace spillway::tools

@@ -20,6 +20,8 @@ class Steps {
   // Before which events they began, in order.
   explicit Steps(std::vector<size_t> starts) : starts_(std::move(starts)) {}
 
+  // Where neither the program nor its optimizer said them.
+  bool are_guessed() const { return are_guessed_; }
   uint64_t count() const { return starts_.size(); }
   const std::vector<size_t>& starts() const { return starts_; }
   std::optional<size_t> last() const {
@@ -35,6 +37,7 @@ class Steps {
   bool free_what_they_take(const DeviceHistory& device) const;
 
   std::vector<size_t> starts_;
+  bool are_guessed_ = false;
 };
 
 }  // namespace spillway::tools

@@ -71,6 +71,10 @@ void put_in_order(std::vector<Holder>* holders) {
   std::ranges::stable_sort(*holders, std::ranges::greater(), &Holder::bytes);
 }
 
+bool is_of_backward(const StackName& name) {
+  return name.where.starts_with("backward of ");
+}
+
 std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device, const Steps& steps,
                                StackNames* names) {
   std::map<StackName, Tally> tallies;
@@ -88,7 +92,9 @@ std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device
   }
   std::vector<Holder> holders;
   for (const auto& [name, tally] : tallies) {
-    Holder holder{name.where, name.caller, tally.bytes, tally.blocks, std::nullopt, growth_of(tally, steps)};
+    Holder holder{name.where, name.caller, tally.bytes, tally.blocks, std::nullopt, std::nullopt};
+    // The waves of a first backward pass that recomputes are its layers, which leave the gradients.
+    if (!steps.are_guessed() || !is_of_backward(name)) holder.growth = growth_of(tally, steps);
     if (!tally.before_history) holder.oldest_us = age_at(device, moment.event, tally.oldest);
     holders.push_back(std::move(holder));
   }
