@@ -4,7 +4,7 @@
 // they are read as plain memory. The fields' places differ between Python's versions and are not compiled in:
 // a probe finds them once. It runs a few frames of its own under the GIL, looks for the values that Python's
 // own functions report, and is believed only if a second stack then reads as it must. Known to work: CPython
-// 3.11 to 3.13; one without a GIL is left alone.
+// 3.11 to 3.15; one without a GIL is left alone.
 //
 // Thread-safety: every function may be called from any thread, with or without the GIL. Ownership: a frame is
 // valid until the calling function returns to Python. Errors: without Python, before the probe has run, and

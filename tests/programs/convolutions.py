@@ -12,6 +12,11 @@ device = "cuda"
 half_types = [torch.float16] + ([torch.bfloat16] if torch.cuda.is_bf16_supported(including_emulation=False) else [])
 
 
+def by_columns(dimensions, transposed, dtype):
+    """PyTorch 2.9 leaves cuDNN out here below cuDNN 9.15, and takes up to 17 times the memory (pytorch#166643)."""
+    return torch.__version__.startswith("2.9.") and dimensions == 3 and not transposed and dtype in half_types
+
+
 def layers(dimensions, transposed):
     names = {1: ("Conv1d", "ConvTranspose1d"), 2: ("Conv2d", "ConvTranspose2d"), 3: ("Conv3d", "ConvTranspose3d")}
     return getattr(nn, names[dimensions][transposed])
@@ -49,12 +54,13 @@ def check(dimensions, transposed, groups, dtype, channels_last):
     result, peak = step(layer, inputs)
     assert result.shape == (4, 32, *spatial(dimensions)), result.shape
     assert result.dtype == dtype
-    if channels_last and dimensions > 1 and dtype != torch.float64 and groups < 16:
+    columns = by_columns(dimensions, transposed, dtype)
+    if channels_last and dimensions > 1 and dtype != torch.float64 and groups < 16 and not columns:
         # PyTorch asks cuDNN for no other layout in double precision, and has kernels of its own for depthwise ones.
         assert result.is_contiguous(memory_format=memory_format)
     tensors = bytes_of(result, inputs, *layer.parameters())
     assert peak >= bytes_of(result, inputs.grad)
-    assert peak <= 8 * tensors + (1 << 20), (dimensions, transposed, groups, dtype, peak, tensors)
+    assert columns or peak <= 8 * tensors + (1 << 20), (dimensions, transposed, groups, dtype, peak, tensors)
 
 
 def check_all():
