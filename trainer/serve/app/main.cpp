@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
+#include <memory>
 
 #include "trainer/app/results.h"
 #include "trainer/plan/toml/strict_table.h"
@@ -55,6 +55,7 @@ std::vector<at::Device> gpus(const Options& options) {
                      std::to_string(found));
   const size_t used = options.devices ? options.devices : options.device_map.empty() ? 1 : found;
   std::vector<at::Device> devices;
+  devices.reserve(used);
   for (size_t i = 0; i < used; ++i) devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
   return devices;
 }
@@ -121,8 +122,7 @@ std::string name_of_model(const Options& options) {
 
 int serve(Options options, const CLI::App& app) {
   choose_devices(&options);
-  std::optional<HttpServer> server;
-  if (app.get_subcommands().empty()) server.emplace(options.server);
+  const auto server = app.get_subcommands().empty() ? std::make_unique<HttpServer>(options.server) : nullptr;
   std::string error;
   const auto model = ServedModel::open(options.model, &error);
   if (!model) throw UsageError(error);
