@@ -419,6 +419,17 @@ TEST(Findings, TheLayersOfAFirstForwardPassDoNotGrowWhateverTheyComputeWith) {
   EXPECT_FALSE(found.holders[0].growth);
 }
 
+TEST(Findings, ThreeWavesThatKeepMostOfWhatTheyRiseByAreNoSteps) {
+  Program program;
+  for (int layer = 0; layer < 3; ++layer) {
+    for (int piece = 0; piece < 4; ++piece) program.take(50 * kMiB);
+    const uint64_t one = program.take(130 * kMiB), other = program.take(130 * kMiB);
+    program.give(one, 130 * kMiB);
+    program.give(other, 130 * kMiB);
+  }
+  EXPECT_EQ(program.fail(50 * kMiB).steps, 0u);
+}
+
 TEST(Findings, TheGradientsOfAFirstBackwardPassThatRecomputesDoNotGrow) {
   Program program;
   const StackId activation = program.stack({{"forward", 3}, {"forward", 15}});

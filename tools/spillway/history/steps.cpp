@@ -102,22 +102,23 @@ void Steps::by_waves(const DeviceHistory& device, size_t until) {
 bool Steps::free_what_they_take(const DeviceHistory& device) const {
   constexpr size_t kFewest = 3;
   if (starts_.size() < kFewest) return true;
-  uint64_t taken = 0, freed = 0, risen = 0, left = 0;
+  uint64_t taken = 0, freed = 0, risen = 0;
   Level level;
-  int64_t bottom = 0, top = 0;
-  size_t wave = 0;
-  for (size_t i = 0; i < starts_.back(); ++i) {
-    while (wave < starts_.size() && starts_[wave] == i) {
-      if (wave++ > 1)
-        risen += distance(bottom, top), left += distance(bottom, std::max(bottom, level.bytes()));
-      bottom = top = level.bytes();
+  for (size_t i = 0; i < starts_[1]; ++i) level.take_in(device.events[i]);
+  const int64_t before = level.bytes();
+  for (size_t wave = 1; wave + 1 < starts_.size(); ++wave) {
+    const int64_t bottom = level.bytes();
+    int64_t top = bottom;
+    for (size_t i = starts_[wave]; i < starts_[wave + 1]; ++i) {
+      const HistoryEvent& event = device.events[i];
+      level.take_in(event);
+      top = std::max(top, level.bytes());
+      if (event.action == Action::kAllocate) taken += event.size;
+      if (event.action == Action::kFreeCompleted) freed += event.size;
     }
-    level.take_in(device.events[i]);
-    top = std::max(top, level.bytes());
-    if (i < starts_[1]) continue;
-    if (device.events[i].action == Action::kAllocate) taken += device.events[i].size;
-    if (device.events[i].action == Action::kFreeCompleted) freed += device.events[i].size;
+    risen += distance(bottom, top);
   }
+  const uint64_t left = distance(std::min(before, level.bytes()), level.bytes());
   return freed >= taken / 2 && left <= risen / 2;
 }
 
