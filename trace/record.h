@@ -87,8 +87,11 @@ enum class Kind : uint16_t {
   // how many times as long a step takes with memory in other tiers, in thousandths: address: as predicted;
   // requested: as measured, 0 where that is not known; bytes: what lies there
   kSlowdown = 29,
-  // an optimizer of the framework begins a step: detail: name
+  // an optimizer of the framework begins a step: detail: name; address: how many have begun, with it; 0 of
+  // older writers
   kOptimizerStep = 30,
+  // of an incident, how many steps optimizers had begun: address; value: incident. None: no such record
+  kOomStep = 31,
 };
 
 // The clock of the records that have one: it never goes back, and its beginning means nothing.

@@ -393,6 +393,7 @@ void core_note_optimizer_step(const char* name) {
   if (trace == nullptr || name == nullptr) return;
   trace::Record record;
   record.kind = trace::Kind::kOptimizerStep;
+  record.address = Process::get().ladder()->note_optimizer_step();
   record.detail = trace->intern(name);
   Process::get().write(record);
 }

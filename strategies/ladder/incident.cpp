@@ -39,7 +39,7 @@ void Ladder::Incident::record(trace::Kind kind, uint64_t address, uint64_t bytes
   write_record(allocator_, event.device, record);
 }
 
-void Ladder::Incident::open() {
+void Ladder::Incident::open(uint64_t optimizer_steps) {
   trace::Trace* trace = allocator_.trace();
   if (trace == nullptr) return;
   const auto now = start_.time_since_epoch();
@@ -47,6 +47,7 @@ void Ladder::Incident::open() {
          static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()));
   record(trace::Kind::kOomContext, event.pool, event.attempt, 0,
          event.library[0] != '\0' ? trace->intern(event.library) : 0);
+  if (optimizer_steps > 0) record(trace::Kind::kOomStep, optimizer_steps, 0, 0, 0);
   record_equation();
   // As it is now: what they give back on the way is theirs no more.
   if (outside_ && outside_->context + outside_->others >= event.short_bytes) record_neighbours();

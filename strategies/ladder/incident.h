@@ -45,7 +45,7 @@ struct Ladder::Round {
 struct Ladder::Incident {
   Incident(Allocator& allocator, PendingRequest& request, const LadderOptions& options);
 
-  void open();
+  void open(uint64_t optimizer_steps);  // how many have begun
   bool may_step() const;
   void step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us);
   // Kept until the end: what is refused now may be possible after another step. Why a run failed stays.

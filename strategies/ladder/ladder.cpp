@@ -41,7 +41,7 @@ LadderOutcome Ladder::handle(PendingRequest& request) noexcept {
   request.event.allowed = allowed_.load();
   if (const auto source = phase_source_.load()) request.event.phase = source();
   Incident incident(allocator_, request, options_);
-  incident.open();
+  incident.open(optimizer_steps_);
   const LadderOutcome outcome = climb(incident);
   incident.close(outcome);
   settle(incident, outcome);

@@ -61,6 +61,8 @@ class Ladder final : public OomHandler {
   Gate* gate() const noexcept { return gate_.load(); }
   // The phase that incidents are labelled with; the text must live for ever.
   void set_phase_source(const char* (*source)()) noexcept { phase_source_.store(source); }
+  // An optimizer of the program begins a step; incidents tell how many have. Returns that number, with it.
+  uint64_t note_optimizer_step() noexcept { return ++optimizer_steps_; }
   std::vector<StrategyCounts> counts();
 
   // The plan move that the last unwind of this thread, or else of any, chose; taken. kNone: none.
@@ -100,6 +102,7 @@ class Ladder final : public OomHandler {
   const LadderOptions options_;
   std::atomic<Guarantee> allowed_{Guarantee::kStatisticsChange};
   std::atomic<const char* (*)()> phase_source_{nullptr};
+  std::atomic<uint64_t> optimizer_steps_{0};
   std::atomic<Gate*> gate_{nullptr};
   std::atomic<bool> said_slow_{false};
   Mutex<LockOrder::kStrategies> mutex_;

@@ -44,10 +44,14 @@ print(torch.cuda.get_allocator_backend())
         program = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "3", "512"]
         card = ("--capacity", "4GiB", "--values", "compute")
         native = self.simulate(*program, card=card)
-        ended = self.run_on(*program, options=["--mode", "replace", "--limit", "400MiB"], card=card)
+        ended = self.run_on(*program, options=["--mode", "replace", "--limit", "96MiB"], card=card)
         self.assertEqual((native.status, ended.status), (0, 0), native.errors + ended.errors)
         self.assertEqual(ended.output, native.output)
         self.assertEqual(len(native.output.splitlines()), 4, "three losses, and the bytes at the end")
+        self.assertRegex(ended.line, r"met, [1-9]\d* rescued")
+        (report,) = ended.reports.values()
+        self.assertIn("  when      after optimizer step 3 began", report)
+        self.assertRegex(report, r" 1  after 1  .* rescued ")
 
     def test_what_other_libraries_hold_is_no_other_process(self):
         ended = self.run_on(sys.executable, "-c", """

@@ -5,8 +5,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "tests/tools/report/story.h"
 #include "tests/tools/support.h"
-#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {
@@ -19,164 +19,6 @@ using trace::Kind;
 using trace::Outcome;
 using trace::Record;
 using trace::Term;
-using trace::Trace;
-
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kGiB = 1 << 30;
-
-// Writes the story of a run, one event after the other.
-class Story {
- public:
-  explicit Story(const std::string& path) {
-    std::string error;
-    trace_ = Trace::open(path, {.rings = 2, .records_per_ring = 1024, .side_table_bytes = 4096}, &error);
-    if (!trace_) ADD_FAILURE() << error;
-  }
-  Trace& trace() { return *trace_; }
-  uint64_t name(const std::string& text) { return trace_->intern(text); }
-
-  Record event(Kind kind) {
-    Record record;
-    record.kind = kind;
-    record.order = ++order_;
-    return record;
-  }
-  void allocate(uint64_t address, uint64_t requested, uint64_t bytes) {
-    Record record = event(Kind::kAllocate);
-    record.address = address;
-    record.requested = requested;
-    record.bytes = bytes;
-    trace_->write(record);
-  }
-  void free(uint64_t address, uint64_t bytes) {
-    Record record = event(Kind::kFree);
-    record.address = address;
-    record.bytes = bytes;
-    trace_->write(record);
-  }
-  void free_later(uint64_t address, uint64_t bytes, uint64_t waits_for) {
-    Record record = event(Kind::kFreePending);
-    record.address = address;
-    record.bytes = bytes;
-    record.value = 1;
-    record.detail = waits_for;
-    trace_->write(record);
-  }
-  void place(uint64_t address, const std::string& stack) {
-    Record record = event(Kind::kSite);
-    record.address = address;
-    record.detail = name(stack);
-    trace_->write(record);
-  }
-  void phase(const std::string& text) {
-    Record record = event(Kind::kPhase);
-    record.detail = name(text);
-    trace_->write(record);
-  }
-  void step(Kind kind, uint64_t number, uint64_t attempt, uint64_t tokens = 0) {
-    Record record = event(kind);
-    record.address = number;
-    record.value = static_cast<uint32_t>(number);
-    record.bytes = attempt;
-    record.requested = 0xABCD;
-    record.detail = tokens;
-    trace_->write(record);
-  }
-  void memory(uint64_t live, uint64_t reserved, uint64_t limit, uint64_t peak) {
-    Record record = event(Kind::kMemory);
-    record.address = live;
-    record.bytes = reserved;
-    record.requested = limit;
-    record.stream = peak;
-    trace_->write(record);
-  }
-  void oom(uint32_t incident, uint64_t requested, uint64_t rounded, uint64_t missing,
-           const std::string& phase = "") {
-    Record record = event(Kind::kOom);
-    record.value = incident;
-    record.requested = requested;
-    record.bytes = rounded;
-    record.address = missing;
-    record.detail = 1'000'000;
-    trace_->write(record);
-    Record context = event(Kind::kOomContext);
-    context.value = incident;
-    context.detail = name("libtorch");
-    context.requested = phase.empty() ? 0 : name(phase);
-    trace_->write(context);
-  }
-  void holder(uint32_t incident, const std::string& stack, uint64_t bytes, uint64_t blocks) {
-    Record record = event(Kind::kHolder);
-    record.value = incident;
-    record.bytes = bytes;
-    record.requested = blocks;
-    record.detail = name(stack);
-    trace_->write(record);
-  }
-  void asker(uint32_t incident, const std::string& stack) {
-    Record record = event(Kind::kOomSite);
-    record.value = incident;
-    record.detail = name(stack);
-    trace_->write(record);
-  }
-  void equation(uint32_t incident, const std::map<Term, uint64_t>& terms) {
-    for (const auto& [term, bytes] : terms) {
-      Record record = event(Kind::kOomEquation);
-      record.value = incident;
-      record.bytes = bytes;
-      record.detail = static_cast<uint64_t>(term);
-      trace_->write(record);
-    }
-  }
-  void tried(uint32_t incident, const std::string& strategy, uint8_t flags, uint64_t offered, uint64_t gained,
-             uint64_t us) {
-    Record record = event(Kind::kLadderStep);
-    record.value = incident;
-    record.detail = name(strategy);
-    record.flags = flags;
-    record.requested = offered;
-    record.bytes = gained;
-    record.address = us;
-    trace_->write(record);
-  }
-  void outcome(uint32_t incident, Outcome outcome, uint64_t gained, uint64_t us) {
-    Record record = event(Kind::kLadderOutcome);
-    record.value = incident;
-    record.detail = static_cast<uint64_t>(outcome);
-    record.bytes = gained;
-    record.address = us;
-    trace_->write(record);
-  }
-  void plan_change(uint64_t step, uint32_t incident, const std::string& reason) {
-    Record record = event(Kind::kPlanChange);
-    record.address = step;
-    record.bytes = 0xABCD;
-    record.requested = 0xABCE;
-    record.value = incident;
-    record.detail = name(reason);
-    trace_->write(record);
-  }
-
- private:
-  std::unique_ptr<Trace> trace_;
-  uint64_t order_ = 0;
-};
-
-// A failure of 300 MiB on a limit of 1 GiB; `live` and `cached` as given, the rest free.
-void fail_request(Story& story, uint32_t incident, uint64_t live, uint64_t cached, uint64_t missing) {
-  story.oom(incident, 300 * kMiB - 100, 300 * kMiB, missing);
-  story.equation(incident, {{Term::kLimit, kGiB},
-                            {Term::kLive, live},
-                            {Term::kRounding, 100},
-                            {Term::kStranded, 4 * kMiB - 100},
-                            {Term::kCached, cached},
-                            {Term::kPending, 0},
-                            {Term::kPools, 0},
-                            {Term::kContext, 20 * kMiB},
-                            {Term::kOthers, 0},
-                            {Term::kFree, kGiB - live - cached - 24 * kMiB},
-                            {Term::kLargestExtent, 120 * kMiB}});
-}
 
 // Rescued by the cache, then unwound to recompute, then given up.
 void write_hard_run(Story& story) {
@@ -367,9 +209,7 @@ TEST_F(Report, SaysThatNothingFailed) {
 }
 
 TEST_F(Report, TellsOfAnEmptyTrace) {
-  {
-    Story story(path());
-  }
+  { Story story(path()); }
   EXPECT_THAT(report(), HasSubstr("No allocation failed."));
 }
 
@@ -398,6 +238,14 @@ TEST_F(Report, TellsWhoHoldsTheMemoryOfAProcessThatRuns) {
   EXPECT_EQ(at_last["in_use_bytes"], 30 * kMiB);
   EXPECT_EQ(at_last["older_bytes"], 0);
   EXPECT_EQ(at_last["holders"][0]["bytes"], 30 * kMiB);
+}
+
+TEST_F(Report, ListsNoPlacesWhereNoStacksAreTaken) {
+  Story story(path());
+  story.trace().set("stacks", "none");
+  story.allocate(0x7f0000000000, 30 * kMiB, 30 * kMiB);
+  EXPECT_THAT(report(), Not(HasSubstr("Who holds it")));
+  EXPECT_EQ(nlohmann::json::parse(report({"--json"}))["at_last"]["in_use_bytes"], 30 * kMiB);
 }
 
 TEST_F(Report, TellsWhoHoldsTheMemoryAfterAnEarlierFailure) {
@@ -507,6 +355,28 @@ TEST_F(Report, GivesTheSameAsData) {
   EXPECT_EQ(last["before_the_failure"], true);
   EXPECT_EQ(data["completeness"]["whole"], true);
   EXPECT_EQ(data["settings"]["SPILLWAY_LIMIT"], "1GiB");
+}
+
+// A program that marks no steps: its optimizers are heard, and the records of most steps may be overwritten.
+TEST_F(Report, SaysHowFarTheOptimizersWereWhereNoStepIsMarked) {
+  Story story(path());
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.outcome(1, Outcome::kGranted, 200 * kMiB, 900);
+  story.optimizer_step(41);
+  story.optimizer_step(42);
+  fail_request(story, 2, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.oom_step(2, 42);
+  story.outcome(2, Outcome::kGranted, 200 * kMiB, 900);
+  const std::string text = report();
+  EXPECT_THAT(text, HasSubstr("  when      after optimizer step 42 began, phase unknown\n"));
+  EXPECT_THAT(text, HasSubstr("  42 optimizer steps began; "));
+  EXPECT_THAT(text, HasSubstr("         1         ?  "));
+  EXPECT_THAT(text, HasSubstr("         2  after 42  "));
+  EXPECT_THAT(report({"--incident", "1"}), HasSubstr("  when      step unknown, phase unknown\n"));
+  const auto data = nlohmann::json::parse(report({"--json"}));
+  EXPECT_EQ(data["incidents"][0]["optimizer_steps"], 0);
+  EXPECT_EQ(data["incidents"][1]["optimizer_steps"], 42);
+  EXPECT_EQ(data["run"]["optimizer_steps"], 42);
 }
 
 TEST_F(Report, SaysWhichStreamPendingFreesWaitFor) {

@@ -101,6 +101,13 @@ class Analyst {
         return;
       case Kind::kStepEnd:
         return take_step_end(record);
+      case Kind::kOptimizerStep:
+        out_.run.optimizer_steps = std::max(out_.run.optimizer_steps + 1, record.address);
+        return;
+      case Kind::kOomStep:
+        incident(record).optimizer_steps = record.address;
+        out_.run.optimizer_steps = std::max(out_.run.optimizer_steps, record.address);
+        return;
       case Kind::kPlanChange:
         return take_plan_change(record);
       case Kind::kMemory:

@@ -69,6 +69,7 @@ struct Incident {
   std::optional<uint64_t> pool, attempt;
   std::string library, phase;
   std::optional<StepMark> step;
+  uint64_t optimizer_steps = 0;  // that had begun; 0: none, or the trace does not say
   std::map<trace::Term, uint64_t> terms;
   std::vector<LadderTry> tries;
   std::vector<Refusal> refusals;          // strategies that could have and would not
@@ -114,6 +115,7 @@ struct Run {
   std::map<std::string, StrategyTotal> strategies;  // by name
   std::optional<StepMark> last_begun, last_ended;
   uint64_t steps_ended = 0, tokens = 0;
+  uint64_t optimizer_steps = 0;                 // that have begun, as far as the trace says
   std::map<uint8_t, uint64_t> driver_failures;  // calls that failed, by device
   std::map<uint8_t, StepSlowdown> slowdowns;    // the slowest that was told, by device
 };

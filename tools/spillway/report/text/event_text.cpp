@@ -78,7 +78,8 @@ const char* kind_name(Kind kind) {
                                            "course",
                                            "process",
                                            "slowdown",
-                                           "optimizer step"};
+                                           "optimizer step",
+                                           "oom step"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -163,6 +164,8 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
       return incident_text(record) + ": asked by " + first_line(quoted_name(contents, record.detail));
     case Kind::kPhase:
       return record.detail == 0 ? "none" : quoted_name(contents, record.detail);
+    case Kind::kOomStep:
+      return incident_text(record) + ": after optimizer step " + std::to_string(record.address) + " began";
     case Kind::kNote:
     case Kind::kOptimizerStep:
       return quoted_name(contents, record.detail);

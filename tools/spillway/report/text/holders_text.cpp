@@ -17,6 +17,11 @@ std::string share_text(uint64_t part, uint64_t whole) {
   return std::to_string(std::lround(100.0 * static_cast<double>(part) / static_cast<double>(whole))) + "%";
 }
 
+bool has_stacks(const ReportInput& input) {
+  const auto found = input.contents.settings.find("stacks");
+  return found == input.contents.settings.end() || found->second != "none";
+}
+
 std::string sampling_text(const ReportInput& input) {
   if (!is_sampled(input)) return "";
   return "  estimated: a sample of the allocations has a place, the others count to the places of those of "
@@ -96,7 +101,7 @@ std::string holders_text(const ReportInput& input) {
 }
 
 std::string at_last_text(const ReportInput& input) {
-  if (input.at_last == nullptr) return "";
+  if (input.at_last == nullptr || !has_stacks(input)) return "";
   const HistoryFindings& found = *input.at_last;
   std::string title = is_running(input.contents.process) ? "Who holds it now" : "Who held it at last";
   if (input.last.size() > 1) title += ", of device " + std::to_string(found.device);

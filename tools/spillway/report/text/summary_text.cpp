@@ -31,6 +31,8 @@ std::string failures_text(const Analysis& analysis) {
 }
 
 std::string steps_text(const Run& run) {
+  if (!run.last_begun && run.optimizer_steps > 0)
+    return counted(run.optimizer_steps, "optimizer step") + " began";
   if (!run.last_begun) return "no step was marked";
   std::string text = "reached step " + std::to_string(run.last_begun->step);
   if (run.last_begun->attempt != 0) text += ", attempt " + std::to_string(run.last_begun->attempt);
@@ -67,6 +69,11 @@ std::string strategies_text(const Run& run) {
   return "\nStrategies\n" + table.text("  ");
 }
 
+std::string step_column(const Incident& incident) {
+  if (incident.step) return std::to_string(incident.step->step);
+  return incident.optimizer_steps > 0 ? "after " + std::to_string(incident.optimizer_steps) : "?";
+}
+
 // The newest incidents, one a line.
 std::string incidents_text(const Analysis& analysis) {
   if (analysis.incidents.size() < 2) return "";
@@ -75,9 +82,8 @@ std::string incidents_text(const Analysis& analysis) {
   const size_t count = analysis.incidents.size();
   for (size_t i = count - std::min(count, kLinesShown); i < count; ++i) {
     const Incident& incident = analysis.incidents[i];
-    table.add({std::to_string(incident.number), incident.step ? std::to_string(incident.step->step) : "?",
-               size_text(incident.requested_bytes), size_text(incident.short_bytes),
-               incident.outcome ? outcome_text(*incident.outcome) : "none",
+    table.add({std::to_string(incident.number), step_column(incident), size_text(incident.requested_bytes),
+               size_text(incident.short_bytes), incident.outcome ? outcome_text(*incident.outcome) : "none",
                cause_name(judge(incident).cause)});
   }
   std::string text = "\nFailures\n" + table.text("  ");

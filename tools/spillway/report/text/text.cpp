@@ -28,12 +28,12 @@ std::string place_text(const Incident& incident) {
 }
 
 std::string moment_text(const Incident& incident) {
-  std::string text = "step ";
+  std::string text = "step unknown";
   if (incident.step) {
-    text += std::to_string(incident.step->step);
+    text = "step " + std::to_string(incident.step->step);
     if (incident.step->attempt != 0) text += ", attempt " + std::to_string(incident.step->attempt);
-  } else {
-    text += "unknown";
+  } else if (incident.optimizer_steps > 0) {
+    text = "after optimizer step " + std::to_string(incident.optimizer_steps) + " began";
   }
   return text + ", phase " + (incident.phase.empty() ? "unknown" : incident.phase);
 }

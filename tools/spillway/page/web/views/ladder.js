@@ -49,7 +49,7 @@ function story(one) {
       'details', {open: one.incident === report.shown_incident, 'aria-label': 'Incident ' + one.incident},
       el('summary', null, el('span', null, 'Incident ' + one.incident),
          el('span', null, sizeText(one.requested_bytes) + ' asked, ' + sizeText(one.short_bytes) + ' short'),
-         one.step ? el('span', null, 'step ' + one.step.step) : '', outcomeChip(one)),
+         stepText(one) ? el('span', null, stepText(one)) : '', outcomeChip(one)),
       el('p', null, el('b', null, one.cause), ': ' + one.verdict + '.'), tries,
       refused.length ? el('div', null, el('h3', null, 'What was not tried'), el('ul', {class: 'refused'}, ...refused)) :
                        '',

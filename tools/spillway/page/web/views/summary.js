@@ -63,6 +63,12 @@ function snapshotRequest() {
   return facts;
 }
 
+// The program's own step, else how far its optimizers were; '' where neither is known.
+function stepText({step, optimizer_steps: begun}) {
+  if (step) return 'step ' + step.step + (step.attempt ? ', attempt ' + step.attempt : '');
+  return begun ? 'after optimizer step ' + begun + ' began' : '';
+}
+
 function traceRequest() {
   if (!incident) return [];
   const facts = [
@@ -78,8 +84,7 @@ function traceRequest() {
     ],
   ];
   if (incident.library) facts.push(['asked by', incident.library, '']);
-  const step = incident.step &&
-      'step ' + incident.step.step + (incident.step.attempt ? ', attempt ' + incident.step.attempt : '');
+  const step = stepText(incident);
   if (step || incident.phase) facts.push(['when', step || 'step unknown', incident.phase && 'phase ' + incident.phase]);
   const asker = incident.asked_by;
   if (asker) facts.push(['place', asker.where, asker.caller && 'from ' + asker.caller]);
