@@ -38,7 +38,7 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
   Offer offer;
   if (most_slowdown != 0 && estimate.slowdown > most_slowdown) {
     offer.takes = Takes::kSlow;
-    char now[64] = "";
+    char now[40] = "";
     if (estimate.measured > 1)
       std::snprintf(now, sizeof now, "runs %.1f times as long and ", estimate.measured);
     std::snprintf(offer.why_not, sizeof offer.why_not,

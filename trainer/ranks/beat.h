@@ -12,13 +12,13 @@ namespace spillway::trainer {
 struct Beat {
   uint64_t count = 0;        // grows with each
   uint64_t step = 0;         // that it is in, from 0
-  std::string doing;         // "backward", "a sum over the ranks"
+  std::string doing{};       // "backward", "a sum over the ranks"
   bool waits = false;        // for the others
   double quiet_seconds = 0;  // that it does this
   bool overdue = false;      // longer than this rank has seen and the bound allows
   bool left = false;         // it needs nobody any more
   // The process, for those on the same machine.
-  std::string machine;
+  std::string machine{};
   uint64_t process = 0, process_start = 0;
 
   bool operator==(const Beat&) const = default;

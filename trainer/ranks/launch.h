@@ -14,7 +14,7 @@ namespace spillway::trainer {
 struct Launch {
   uint32_t rank = 0, size = 1;
   uint32_t local_rank = 0, local_size = 1;  // on this machine
-  std::string address;                      // where the ranks meet
+  std::string address{};                    // where the ranks meet
   uint16_t port = 0;
   bool store_is_there = false;  // the launcher's agent keeps it; else rank 0 does
   uint32_t restart = 0;         // of an elastic launcher: each has names of its own in the store

@@ -146,8 +146,9 @@ class AgreedStep : public testing::Test {
     for (size_t rank = 0; rank < steps_.size(); ++rank) {
       EXPECT_EQ(outcomes_[rank], outcome) << rank;
       EXPECT_EQ(diaries_[rank]->commits, commits) << rank;
-      if (outcome == StepOutcome::kDone)
+      if (outcome == StepOutcome::kDone) {
         EXPECT_EQ(diaries_[rank]->attempts.back(), diaries_[0]->attempts.back()) << rank;
+      }
     }
   }
 

@@ -28,8 +28,8 @@ bool is_clearly_less(uint64_t peak, uint64_t other) {
 // What is known of the boundary, by the numbers of the values: 0 is the lowest.
 class Bracket {
  public:
-  explicit Bracket(uint64_t last) : last_(last) {}
-  bool closed() const { return good_ ? *good_ == last_ || (bad_ && *bad_ - *good_ == 1) : bad_ == 0; }
+  explicit Bracket(uint64_t last) : last_(last), bad_(last + 1) {}
+  bool closed() const { return good_ ? *good_ + 1 == bad_ : bad_ == 0; }
   std::optional<uint64_t> good() const { return good_; }
 
   // The lowest, then one not far above it, whose peak shows how fast the need grows; then by the line through
@@ -38,7 +38,7 @@ class Bracket {
     constexpr uint64_t kPart = 8;
     constexpr int kPatience = 2;
     if (!good_) return 0;
-    const uint64_t end = bad_ ? *bad_ - 1 : last_;
+    const uint64_t end = bad_ - 1;
     const uint64_t width = end - *good_;
     if (steps_++ == 0) return *good_ + std::max<uint64_t>(width / kPart, 1);
     if (width <= width_ / 2 || guesses_ == 0) {
@@ -71,9 +71,10 @@ class Bracket {
   }
 
   const uint64_t last_;
-  std::optional<uint64_t> good_, bad_;  // the largest that fits, the smallest that does not
-  uint64_t peak_ = 0, room_ = 0;        // of the good one
-  double slope_ = 0;                    // bytes for one number more
+  std::optional<uint64_t> good_;  // the largest that fits
+  uint64_t bad_;                  // the smallest that does not, at first the one after the last
+  uint64_t peak_ = 0, room_ = 0;  // of the good one
+  double slope_ = 0;              // bytes for one number more
   int steps_ = 0;
   int guesses_ = 0;     // by the line, in a row
   uint64_t width_ = 0;  // before them

@@ -39,7 +39,8 @@ void TraceReport::find_who_holds_it() {
   // The findings are of the failure: more has happened since.
   const LastMemory& most = *std::ranges::max_element(last_, {}, &LastMemory::in_use_bytes);
   at_last_->device = most.device;
-  at_last_->holdings = {.in_use = most.in_use_bytes - most.older_bytes};
+  at_last_->holdings = {};
+  at_last_->holdings.in_use = most.in_use_bytes - most.older_bytes;
   at_last_->holders = holders_before(history_, most.device, history_.devices.at(most.device).events.size());
 }
 
