@@ -9,6 +9,7 @@
 #include "base/libtorch_version.h"
 #include "base/this_library.h"
 #include "strategies/framework/deadline_worker.h"
+#include "strategies/processes/primary_context_guard.h"
 
 namespace spillway {
 namespace {
@@ -38,7 +39,8 @@ bool libtorch_is_loaded() {
 
 bool prepare_framework() {
   if (empty.load() != nullptr) return true;
-  if (!libtorch_is_loaded()) return false;
+  const LoadSpan span;
+  if (!span.begun() || !libtorch_is_loaded()) return false;
   void* plugin = open_library(path_beside(&prepare_framework, "libspillway_plugin.so"));
   if (plugin == nullptr) return false;
   const auto ready = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_ready"));

@@ -56,4 +56,19 @@ class DriverSpan {
   bool begun_ = false;
 };
 
+// Such a span in which libraries are loaded. Exit waits until they are, for ten seconds at most: whoever
+// loads one while exit takes libraries down has the loader initialise those again that it needs and that are
+// down already (LibTorch's end the process then, as registered twice).
+class LoadSpan {
+ public:
+  LoadSpan();
+  ~LoadSpan();
+  LoadSpan(const LoadSpan&) = delete;
+  LoadSpan& operator=(const LoadSpan&) = delete;
+  bool begun() const { return span_.begun(); }
+
+ private:
+  DriverSpan span_;
+};
+
 }  // namespace spillway

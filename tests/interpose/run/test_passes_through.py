@@ -47,6 +47,20 @@ class PassesThrough(Case):
         self.assertIn("the program calls functions of the driver that this version does not know, and memory that they "
                       "take is not counted: cuLaunchNewer, cuMemTakeNewer, cuMemFree of CUDA 99.2\n", ended.errors)
 
+    def test_nothing_is_loaded_while_exit_takes_libraries_down(self):
+        """Spillway first looks for PyTorch when the program has used the card for a quarter of a second. PyTorch's
+        libraries are down by then, and a library that needs them would have them started again: they abort."""
+        ended = self.run_on(sys.executable, "-c", f"""
+import ctypes, torch
+ctypes.CDLL({str(BUILD / "lib" / "test" / "libslow_end.so")!r})  # loaded last, so it ends after PyTorch's
+driver, context, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert driver.cuInit(0) == driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 20)) == 0
+ctypes.CDLL(None).exit(0)
+""")
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertRegex(ended.line, r"\b4 driver calls", "Spillway was at work")
+
     def test_quiet_says_nothing(self):
         self.assertEqual(self.plain("true", options=["--quiet"]).errors, "")
 

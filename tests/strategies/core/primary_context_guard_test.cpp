@@ -36,15 +36,16 @@ TEST(PrimaryContextGuard, HasItsNumberOnTheMachineWhateverIsVisible) {
   EXPECT_EQ(number_on_machine("", 0), 0u);
 }
 
-[[noreturn]] void exit_within_a_span() {
+template <class Span>
+[[noreturn]] void exit_within(std::chrono::milliseconds time) {
   static std::atomic<bool> begun{false};
   std::atexit(when_the_driver_ends);
   simulated_table().cuInit(0);
   if (device_count(simulated_table()) == 0) std::_Exit(4);
-  std::thread([] {
-    const DriverSpan span;
+  std::thread([time] {
+    const Span span;
     begun = span.begun();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(time);
     say("ended ");
   }).detach();
   while (!begun) std::this_thread::yield();
@@ -53,7 +54,14 @@ TEST(PrimaryContextGuard, HasItsNumberOnTheMachineWhateverIsVisible) {
 
 TEST(DriverSpanDeathTest, ExitWaitsForOneAndLetsNoneBegin) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // the simulator does not survive a fork
-  EXPECT_EXIT(exit_within_a_span(), ::testing::ExitedWithCode(0), "ended none");
+  EXPECT_EXIT(exit_within<DriverSpan>(std::chrono::milliseconds(50)), ::testing::ExitedWithCode(0),
+              "ended none");
+}
+
+TEST(DriverSpanDeathTest, ExitWaitsLongerForLibrariesThatAreLoaded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_within<LoadSpan>(std::chrono::milliseconds(600)), ::testing::ExitedWithCode(0),
+              "ended none");
 }
 
 TEST(DriverSpan, SeveralAtATime) {
