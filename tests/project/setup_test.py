@@ -139,12 +139,27 @@ class Setup(unittest.TestCase):
         outcome = self.run_setup(self.checkout("one"), PATH=f"{nothing}:{os.environ['PATH']}")
         self.assert_refused(outcome, "jargon-text could not be fetched: is there a network?")
 
-    def test_a_full_disk(self):
-        self.cache.mkdir()
-        before = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
-        before += ["sh", "-c", f'mount -t tmpfs -o size=1m tmpfs {self.cache} && exec "$0"']
-        if subprocess.run([*before[:-2], "-c", "true"], capture_output=True).returncode != 0:
+    def on_a_small_disk(self, folder, command):
+        """The words of a command that runs where `folder` is a disk of a megabyte."""
+        folder.mkdir()
+        words = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c"]
+        if subprocess.run([*words, "true"], capture_output=True).returncode != 0:
             self.skipTest("this machine refuses a mount namespace: no small disk can be made")
+        return [*words, f"mount -t tmpfs -o size=1m tmpfs {folder} && {command}"]
+
+    def test_the_tests_builds_on_a_full_disk(self):
+        """Else a linker says so, after ten minutes."""
+        there = self.folder / "checkout"
+        start = f'mkdir {there}/tools && cp {ROOT}/tools/test {there}/tools && exec {there}/tools/test "$@"'
+        for option, said in ((), "see tools/test --quick"), (("--quick",), "Free some\n"):
+            shutil.rmtree(there, ignore_errors=True)
+            ended = subprocess.run([*self.on_a_small_disk(there, start), "test", *option], capture_output=True, text=True)
+            self.assertEqual(ended.returncode, 1, ended.stderr)
+            self.assertRegex(ended.stderr, r"the builds take \d+ MB in this folder, where 1 MB are free")
+            self.assertIn(said, ended.stderr)
+
+    def test_a_full_disk(self):
+        before = self.on_a_small_disk(self.cache, 'exec "$0"')
         outcome = self.run_setup(self.checkout("one"), before=before)
         self.assert_refused(outcome, f" MB in {self.cache}, where 1 MB are free", "SPILLWAY_CACHE")
 

@@ -136,13 +136,14 @@ def trace_report():
             "places": [{"where": "<b>capture</b>", "caller": None, "bytes": 40 << 20, "blocks": 1}]}
     incident = {"incident": 1, "cause": "capacity", "verdict": "too much", "requested_bytes": 64 << 20,
                 "rounded_bytes": 64 << 20, "short_bytes": 5 << 20, "device": 0, "stream": 0, "pool": 0, "library": None,
-                "phase": None, "step": None, "optimizer_steps": 12, "clock_ns": 1, "equation": equation, "ladder": [tried],
+                "phase": None, "step": None, "optimizer_steps": 12, "clock_ns": 1, "equation": equation,
+                "ladder": [tried],
                 "pending_frees": [{"stream": 171, "bytes": 16 << 20, "blocks": 2}], "other_pools": [pool],
                 "refused": [{"strategy": "stitch", "why": "a <capture>"}], "outcome": "granted",
                 "gained_bytes": 8 << 20, "microseconds": 1600}
     run = {"process": 7, "started_ns": 1, "ended": True, "failures": 2, "rescued": 2, "unwound": 0, "gave_up": 0,
-           "undecided": 0, "last_step_begun": None, "last_step_ended": None, "steps_ended": 0, "optimizer_steps": 12, "tokens": 0,
-           "memory": [], "failed_driver_calls": {}, "slowdowns": {}, "plan_changes": [], "strategies": {}}
+           "undecided": 0, "last_step_begun": None, "last_step_ended": None, "steps_ended": 0, "optimizer_steps": 12,
+           "tokens": 0, "memory": [], "failed_driver_calls": {}, "slowdowns": {}, "plan_changes": [], "strategies": {}}
     freed = {"what": "freed", "count": 48, "bytes": 1 << 30, "smallest_bytes": 512, "largest_bytes": 64 << 20,
              "freed_again": 0, "where": None, "caller": None, "from_us": 12_000, "until_us": 3_000,
              "text": "freed 48 blocks, 1.00 GiB"}
