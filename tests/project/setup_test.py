@@ -153,7 +153,8 @@ class Setup(unittest.TestCase):
         start = f'mkdir {there}/tools && cp {ROOT}/tools/test {there}/tools && exec {there}/tools/test "$@"'
         for option, said in ((), "see tools/test --quick"), (("--quick",), "Free some\n"):
             shutil.rmtree(there, ignore_errors=True)
-            ended = subprocess.run([*self.on_a_small_disk(there, start), "test", *option], capture_output=True, text=True)
+            words = [*self.on_a_small_disk(there, start), "test", *option]
+            ended = subprocess.run(words, capture_output=True, text=True)
             self.assertEqual(ended.returncode, 1, ended.stderr)
             self.assertRegex(ended.stderr, r"the builds take \d+ MB in this folder, where 1 MB are free")
             self.assertIn(said, ended.stderr)

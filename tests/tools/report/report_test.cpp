@@ -395,6 +395,25 @@ TEST_F(Report, SaysWhichStreamPendingFreesWaitFor) {
   EXPECT_EQ(data["incidents"][0]["pending_frees"][0]["bytes"], 16 * kMiB);
 }
 
+// As in the equation: what lies in another tier takes nothing of the card.
+TEST_F(Report, CountsOfPendingFreesWhatIsOnTheCard) {
+  constexpr uint64_t kBlock = 0x7f0000200000, kOther = 0x7f0001000000, kDevice = 0, kHost = 2;
+  Story story(path());
+  story.move(kBlock, 8 * kMiB, kHost);
+  story.move(kBlock + 4 * kMiB, 2 * kMiB, kDevice);
+  story.move(kBlock + 2 * kMiB, 2 * kMiB, kDevice, /*result=*/2);  // it stayed where it was
+  story.free_later(kBlock, 8 * kMiB, 0xAB);
+  story.move(kOther, 4 * kMiB, kHost);
+  story.free_later(kOther, 4 * kMiB, 0xAC);
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  EXPECT_THAT(report(), HasSubstr("  pending: 2.00 MiB in 1 block waits for work of stream 0xab\n"));
+  EXPECT_THAT(report(), Not(HasSubstr("0xac")));
+  story.free(kOther, 4 * kMiB);
+  story.free_later(kOther, 4 * kMiB, 0xAC);  // another block, at the same place
+  fail_request(story, 2, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  EXPECT_THAT(report(), HasSubstr("  pending: 4.00 MiB in 1 block waits for work of stream 0xac\n"));
+}
+
 TEST_F(Report, ShowsWhatHappenedBeforeTheFailureAndNotAfterIt) {
   Story story(path());
   story.phase("forward");

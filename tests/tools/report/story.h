@@ -52,6 +52,14 @@ class Story {
     record.detail = waits_for;
     trace_->write(record);
   }
+  void move(uint64_t address, uint64_t bytes, uint64_t tier, uint32_t result = 0) {
+    trace::Record record = event(trace::Kind::kMove);
+    record.address = address;
+    record.bytes = bytes;
+    record.requested = tier;
+    record.value = result;
+    trace_->write(record);
+  }
   void place(uint64_t address, const std::string& stack) {
     trace::Record record = event(trace::Kind::kSite);
     record.address = address;

@@ -37,6 +37,17 @@ class AddressRanges {
     }
   }
 
+  // How many bytes of [begin, end) are in them.
+  uint64_t bytes_within(uint64_t begin, uint64_t end) const {
+    if (begin >= end) return 0;
+    uint64_t bytes = 0;
+    auto next = ends_.upper_bound(begin);
+    if (next != ends_.begin()) --next;
+    for (; next != ends_.end() && next->first < end; ++next)
+      if (next->second > begin) bytes += std::min(next->second, end) - std::max(next->first, begin);
+    return bytes;
+  }
+
   const std::map<uint64_t, uint64_t>& ends() const { return ends_; }  // by where each begins
 
  private:

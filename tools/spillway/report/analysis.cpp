@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "tools/spillway/report/address_ranges.h"
 #include "tools/spillway/report/site.h"
 
 namespace spillway::tools {
@@ -63,7 +64,10 @@ class Analyst {
         return;
       case Kind::kFree:
         pending_.erase({record.device, record.address});
+        if (!elsewhere_.empty()) comes_to_the_card(record);
         return;
+      case Kind::kMove:
+        return take_move(record);
       case Kind::kOom:
         return take_oom(record);
       case Kind::kOomContext:
@@ -153,13 +157,32 @@ class Analyst {
     it.pending = pending_on(record.device);
   }
 
+  void comes_to_the_card(const Record& record) {
+    elsewhere_[record.device].remove(record.address, record.address + record.bytes);
+  }
+
+  void take_move(const Record& record) {
+    constexpr uint64_t kOnTheDevice = 0;  // the number of the allocator's tier
+    if (record.value != 0) return;        // it failed
+    if (record.requested == kOnTheDevice) return comes_to_the_card(record);
+    elsewhere_[record.device].add(record.address, record.address + record.bytes);
+  }
+
+  // What lies in another tier takes nothing of the card.
+  uint64_t on_the_card(uint8_t device, uint64_t address, uint64_t bytes) const {
+    const auto moved = elsewhere_.find(device);
+    return moved == elsewhere_.end() ? bytes : bytes - moved->second.bytes_within(address, address + bytes);
+  }
+
   std::vector<PendingFrees> pending_on(uint8_t device) const {
     std::map<uint64_t, PendingFrees> by_stream;
     for (const auto& [where, wait] : pending_) {
       if (where.first != device) continue;
+      const uint64_t bytes = on_the_card(device, where.second, wait.bytes);
+      if (bytes == 0) continue;
       PendingFrees& frees = by_stream[wait.stream];
       frees.stream = wait.stream;
-      frees.bytes += wait.bytes;
+      frees.bytes += bytes;
       ++frees.blocks;
     }
     std::vector<PendingFrees> pending;
@@ -277,6 +300,7 @@ class Analyst {
     uint64_t stream = 0, bytes = 0;
   };
   std::map<std::pair<uint8_t, uint64_t>, Wait> pending_;  // by device and address
+  std::map<uint8_t, AddressRanges> elsewhere_;            // by device: what lies in another tier
 };
 
 }  // namespace

@@ -45,7 +45,7 @@ struct Neighbour {
   std::string program;
 };
 
-// Blocks that were freed and wait for work of another stream.
+// Blocks that were freed and wait for work of another stream; of them what is on the card.
 struct PendingFrees {
   uint64_t stream = 0;  // the first that they wait for
   uint64_t bytes = 0, blocks = 0;
