@@ -92,6 +92,13 @@ static int is_program(char** words) {
   return **words != '-' && access(*words, R_OK) == 0;
 }
 
+// A fork's parent is the server: TorchInductor's compile worker ends where it is not who is named.
+static int names_its_parent(char** words) {
+  for (; *words != NULL; ++words)
+    if (begins(*words, "--parent=")) return 1;
+  return 0;
+}
+
 // Only PyTorch's programs start slowly, and in the tests those run on the simulator. `--mode replace` does
 // its work while PyTorch is imported.
 static int is_to_be_warm(char** words) {
@@ -101,7 +108,7 @@ static int is_to_be_warm(char** words) {
   if (cold != NULL && *cold != '\0') return 0;
   if (preload == NULL || strstr(preload, "/sim/libcudart.so") == NULL) return 0;
   if (mode != NULL && strcmp(mode, "replace") == 0) return 0;
-  return is_program(words);
+  return is_program(words) && !names_its_parent(words);
 }
 
 // What an interpreter and the libraries that it has loaded have read before the program begins.

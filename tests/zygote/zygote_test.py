@@ -53,6 +53,10 @@ class Zygote(unittest.TestCase):
         self.assert_same("-m", "script", "z", SHOWN="1")
         self.assert_same("-c", "import script", SHOWN="", PYTHONPATH=str(self.folder))
 
+    def test_a_program_that_looks_for_its_parent_is_started(self):
+        self.assertEqual(self.run_one("-c", "import sys; print(sys.argv)", "--parent=7")[1], "['-c', '--parent=7']\n")
+        self.assertEqual(self.starts.read_text(), "started\n")
+
     def test_another_environment_has_an_interpreter_of_its_own(self):
         other = BUILD / "test_python_oldest" / "bin" / "python"
         if not other.exists():
