@@ -22,11 +22,14 @@ _POLL = 0.002  # seconds
 
 def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
     """Why a failed rank could not take part in the collectives that are left."""
+    import torch
     from torch.distributed.fsdp._fully_shard import _fsdp_common
 
     for group in groups:
         if not hasattr(group, "_all_gather_comm"):
             return "fully_shard of a PyTorch before 2.9"
+        if torch.__version__.startswith("2.14."):  # redone, it had other gradients: docs/development/new-torch.md
+            return "fully_shard of PyTorch 2.14"
         if type(group.mesh_info) is not _fsdp_common.FSDPMeshInfo:
             return "fully_shard over a mesh that replicates"
         if group._use_post_forward_mesh:
