@@ -21,7 +21,7 @@ _POLL = 0.002  # seconds
 
 
 def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
-    """Why a failed rank could not take part in the collectives that are left."""
+    """Why a failed rank could not take part in the collectives that are left, or not with the same gradients."""
     import torch
     from torch.distributed.fsdp._fully_shard import _fsdp_common
 
