@@ -22,14 +22,11 @@ _POLL = 0.002  # seconds
 
 def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
     """Why a failed rank could not take part in the collectives that are left, or not with the same gradients."""
-    import torch
     from torch.distributed.fsdp._fully_shard import _fsdp_common
 
     for group in groups:
         if not hasattr(group, "_all_gather_comm"):
             return "fully_shard of a PyTorch before 2.9"
-        if torch.__version__.startswith("2.14."):  # redone, it had other gradients: docs/development/new-torch.md
-            return "fully_shard of PyTorch 2.14"
         if type(group.mesh_info) is not _fsdp_common.FSDPMeshInfo:
             return "fully_shard over a mesh that replicates"
         if group._use_post_forward_mesh:
@@ -134,6 +131,8 @@ class Sharded:
                 root._reset_iter_state()
             else:
                 _reset_state(root)
+        for group in self.groups:
+            _drop_gradients(group)
 
     def drain(self, pieces_after: int) -> None:
         """Takes part in the collectives that the others still have before them in this attempt."""
@@ -271,12 +270,17 @@ def _reset_state(root: typing.Any) -> None:
         for group in groups_of(state):
             group.finalize_backward()  # waits for what is under way
             group._reshard_after_forward_event = None
-            for one in group.fsdp_params:
-                one.sharded_param.grad = None
-                one.unsharded_accumulated_grad = None
-            for leaf in _leaves(group):
-                leaf.grad = None
             group._training_state = TrainingState.IDLE
             group._to_sharded()
     root._state_ctx.iter_forward_root = None
     root._state_ctx.post_backward_final_callback_queued = False
+
+
+def _drop_gradients(group: typing.Any) -> None:
+    """Those of the failed backward. reset_iter_state of PyTorch 2.14 leaves them, and they would count twice."""
+    for one in group.fsdp_params:
+        one.sharded_param.grad = None
+        if "unsharded_accumulated_grad" in vars(one):  # until PyTorch 2.14; later it is the leaf's
+            one.unsharded_accumulated_grad = None
+    for leaf in _leaves(group):
+        leaf.grad = None
