@@ -92,6 +92,9 @@ enum class Kind : uint16_t {
   kOptimizerStep = 30,
   // of an incident, how many steps optimizers had begun: address; value: incident. None: no such record
   kOomStep = 31,
+  // told now and then, what a site holds: bytes; requested: blocks; address: ns clock; detail: name, as of
+  // kSite. The last one of that time has flags 1, and what is in use altogether: bytes
+  kHeld = 32,
 };
 
 // The clock of the records that have one: it never goes back, and its beginning means nothing.
@@ -102,7 +105,7 @@ inline uint64_t clock_ns() noexcept {
 
 constexpr bool is_frequent(Kind kind) {
   return kind <= Kind::kPageRelease || kind == Kind::kPhase || kind == Kind::kSite ||
-         kind == Kind::kOptimizerStep;
+         kind == Kind::kOptimizerStep || kind == Kind::kHeld;
 }
 
 // Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.

@@ -7,6 +7,7 @@
 #include "strategies/framework/framework.h"
 #include "strategies/framework/framework_course.h"
 #include "strategies/processes/neighbours.h"
+#include "strategies/sites/holders_told.h"
 
 namespace spillway {
 namespace {
@@ -170,15 +171,7 @@ void Ladder::Incident::record_refusals() {
 // As they are now: the exception that follows frees much.
 void Ladder::Incident::record_holders() {
   if (allocator_.trace() == nullptr) return;
-  std::vector<SiteHolding> holders = allocator_.holders(event.device);
-  // What is left is one place, without a name.
-  for (size_t i = kMostHolders; i < holders.size(); ++i) {
-    holders[kMostHolders - 1].site = i == kMostHolders ? 0 : holders[kMostHolders - 1].site;
-    holders[kMostHolders - 1].bytes += holders[i].bytes;
-    holders[kMostHolders - 1].blocks += holders[i].blocks;
-  }
-  if (holders.size() > kMostHolders) holders.resize(kMostHolders);
-  for (const SiteHolding& holder : holders)
+  for (const SiteHolding& holder : largest_holders(allocator_, event.device, kMostHolders))
     record(trace::Kind::kHolder, holder.oldest_order, holder.bytes, holder.blocks, holder.site);
 }
 

@@ -16,6 +16,7 @@
 #include "strategies/framework/framework.h"
 #include "strategies/processes/primary_context_guard.h"
 #include "strategies/processes/status_publisher.h"
+#include "strategies/sites/holders_told.h"
 
 namespace spillway {
 namespace {
@@ -112,8 +113,14 @@ uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t gua
   return given();
 }
 
+void tell_holders(HoldersTold* told) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator != nullptr) told->tell_when_due(*allocator, HoldersTold::Clock::now());
+}
+
 void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
   StatusPublisher publisher(ledger, guarantee_bytes);
+  HoldersTold told;
   for (;;) {
     Ledger::Need need;
     const bool asked = ledger.wait_for_need(&need, kTick);
@@ -126,6 +133,7 @@ void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
     if (asked && given == 0) ledger.answer(need, 0);
     publisher.publish(may_call_driver, /*now=*/given != 0);
     if (given != 0) ledger.answer(need, given);
+    tell_holders(&told);
   }
 }
 

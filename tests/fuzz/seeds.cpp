@@ -142,6 +142,9 @@ void write_leak(const fs::path& path) {
     story.step(Kind::kStepEnd, step, 0, 4096);
   }
   story.memory(10 * kMiB, 16 * kMiB, 64 * kMiB);
+  story.add(Kind::kHeld,
+            {.address = 5, .bytes = 8 * kMiB, .requested = 2, .detail = story.name("model.py:47 forward")});
+  story.add(Kind::kHeld, {.address = 5, .bytes = 10 * kMiB, .flags = 1});
   story.fail(1, 10 * kMiB, "libtorch");
   story.tried(1, "release_cache", 1, 0);
   story.refused(1);

@@ -1,4 +1,6 @@
-"""Keeps more and more memory until a request fails: holders.py forward|backward."""
+"""Keeps more and more memory until a request fails: holders.py forward|backward. Or until it is killed, after so many
+other requests that the trace has lost those: holders.py waiting."""
+import os
 import sys
 
 import torch
@@ -27,7 +29,19 @@ def fill():
     return kept
 
 
+def wait_for_the_end():
+    kept = []
+    for _ in range(20):
+        grow(kept)
+    for _ in range(40_000):  # a thread's ring has 32,768 records
+        torch.empty(1024, device="cuda")
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+
+
 def main():
+    if sys.argv[1] == "waiting":
+        return wait_for_the_end()
     network = torch.nn.Sequential(*[Block() for _ in range(4)]).cuda()
     optimizer = torch.optim.AdamW(network.parameters(), foreach=False)
     x = torch.randn(2048, WIDTH, device="cuda")

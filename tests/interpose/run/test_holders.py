@@ -1,9 +1,12 @@
 """A report says which lines of the program held the memory and which one asked, under `spillway run`: both where
 Spillway is PyTorch's allocator, and who asked where it is PyTorch's own."""
+import os
 import pathlib
 import pickle
+import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from torch.cuda import _memory_viz as viewer
@@ -88,6 +91,45 @@ class Holders(Case):
         self.assertEqual(lost["equation"]["residual_bytes"], 0)
         self.assertGreater(lost["equation"]["live_bytes"], 500 << 20)
         self.assertIn("spillway run --mode replace", text)
+
+
+class WithoutAFailure(Case):
+    """Of a process that has requested so much that its trace has lost who holds the memory."""
+
+    def setUp(self):
+        super().setUp()
+        self.trace = pathlib.Path(self.folder) / "run.spill"
+        words = [SPILLWAY, "simulate", "--capacity", "768MiB", "--", SPILLWAY, "run", "--mode", "replace", "--trace",
+                 self.trace, "--", sys.executable, OWN / "holders.py", "waiting"]
+        self.program = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True, env={**os.environ, "SPILLWAY_RUNS": "off"})
+        self.addCleanup(self.end)
+        self.process = int(self.program.stdout.readline())
+
+    def end(self):
+        self.program.communicate(timeout=60)
+
+    def told(self):
+        """Who holds it, once the process has told it."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            found = reports.data_of(SPILLWAY, self.trace)["at_last"]
+            if found["told_ns"] is not None:
+                return found
+            time.sleep(0.1)
+        self.fail("it told nobody")
+
+    def test_a_process_that_runs_and_then_is_killed_has_said_who_holds_it(self):
+        found = self.told()
+        self.assertEqual(found["in_use_bytes"], 20 * (8 << 20))
+        self.assertRegex(found["holders"][0]["where"], r"^holders.py:\d+ grow$")
+        self.assertEqual(found["older_bytes"], 0)
+        running = reports.run(SPILLWAY, self.trace).stdout
+        self.assertRegex(running, r"Who holds it now \(as the process told it [\d.]+ .*s ago\)\n.*\n +160.00 MiB +100% +20 ")
+        os.kill(self.process, signal.SIGKILL)
+        self.end()
+        killed = reports.run(SPILLWAY, self.trace).stdout
+        self.assertRegex(killed, r"Who held it at last \(when the process last told it, .*\)\n.*\n +160.00 MiB +100% ")
 
 
 class Pages(Case):

@@ -280,6 +280,51 @@ TEST_F(Report, CountsWhatIsOlderThanTheHistoryBesideTheHolders) {
   EXPECT_EQ(at_last["older_bytes"], 100 * kMiB);
 }
 
+// More than the ring keeps: what was there before has no line.
+void request_much(Story& story) {
+  for (uint64_t i = 0; i < 1000; ++i) {
+    story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
+    story.free(0x7f0010000000, 10 * kMiB);
+  }
+}
+
+TEST_F(Report, TellsWhatTheProcessToldWhereTheHistoryHasLostIt) {
+  Story story(path());
+  story.allocate(0x7f0000000000, 100 * kMiB, 100 * kMiB);
+  request_much(story);
+  story.memory(100 * kMiB, 110 * kMiB, 0, 110 * kMiB);
+  story.held(1'000, "/src/model.py:12 build\n/src/train.py:3 main", 1 * kMiB, 1);
+  story.all_held(1'000, kMiB);
+  story.held(2'000, "", 8 * kMiB, 4);
+  story.held(2'000, "/src/model.py:12 build\n/src/train.py:3 main", 90 * kMiB, 9);
+  story.all_held(2'000, 100 * kMiB);
+  story.held(3'000, "/src/model.py:99 never_told_whole", 70 * kMiB, 9);
+  story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
+  const std::string text = report();
+  EXPECT_THAT(text,
+              ContainsRegex("Who holds it now \\(as the process told it .* ago\\)\n.*\n +90.00 MiB +90% +9 "
+                            ".*model.py:12 build.*\n +8.00 MiB +8% +4 .*further places"));
+  EXPECT_THAT(text, Not(HasSubstr("At the peak")));
+  EXPECT_THAT(text, Not(HasSubstr("besides were allocated before")));
+  const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];
+  EXPECT_EQ(at_last["in_use_bytes"], 100 * kMiB);
+  EXPECT_EQ(at_last["older_bytes"], 0);
+  EXPECT_EQ(at_last["told_ns"], 2'000);
+}
+
+TEST_F(Report, BelievesTheHistoryWhereItHasNearlyAll) {
+  Story story(path());
+  story.allocate(0x7f0000000000, 5 * kMiB, 5 * kMiB);
+  request_much(story);
+  story.memory(5 * kMiB, 110 * kMiB, 0, 110 * kMiB);
+  story.held(2'000, "/src/model.py:12 build", 5 * kMiB, 1);
+  story.all_held(2'000, 5 * kMiB);
+  story.allocate(0x7f0010000000, 50 * kMiB, 50 * kMiB);
+  const auto at_last = nlohmann::json::parse(report({"--json"}))["at_last"];
+  EXPECT_EQ(at_last["told_ns"], nullptr);
+  EXPECT_EQ(at_last["older_bytes"], 5 * kMiB);
+}
+
 TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {
   Story story(path());
   story.oom(1, 100, 512, 512);

@@ -123,6 +123,21 @@ class Story {
     record.detail = name(stack);
     trace_->write(record);
   }
+  void held(uint64_t clock_ns, const std::string& stack, uint64_t bytes, uint64_t blocks) {
+    trace::Record record = event(trace::Kind::kHeld);
+    record.address = clock_ns;
+    record.bytes = bytes;
+    record.requested = blocks;
+    record.detail = name(stack);
+    trace_->write(record);
+  }
+  void all_held(uint64_t clock_ns, uint64_t bytes) {
+    trace::Record record = event(trace::Kind::kHeld);
+    record.flags = 1;
+    record.address = clock_ns;
+    record.bytes = bytes;
+    trace_->write(record);
+  }
   void asker(uint32_t incident, const std::string& stack) {
     trace::Record record = event(trace::Kind::kOomSite);
     record.value = incident;

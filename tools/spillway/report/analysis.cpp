@@ -27,7 +27,7 @@ class Analyst {
     for (const Record& record : contents_.records) take(record);
     judge_what_was_not_done_again();
     for (auto& [number, incident] : incidents_) {
-      put_holders_in_order(&incident);
+      put_in_order(&incident.holders);
       count_outcome(incident);
       count_tries(incident);
       out_.incidents.push_back(std::move(incident));
@@ -86,7 +86,9 @@ class Analyst {
           incident(record).asker = site_of(stack);
         return;
       case Kind::kHolder:
-        return take_holder(record);
+        return add_share(record, &incident(record).holders);
+      case Kind::kHeld:
+        return take_held(record);
       case Kind::kProcess:
         incident(record).neighbours.push_back(
             {record.address, record.bytes, record.requested, name(record.detail)});
@@ -215,18 +217,28 @@ class Analyst {
   }
 
   // Several stacks may lead to one place.
-  void take_holder(const Record& record) {
+  void add_share(const Record& record, std::vector<SiteShare>* holders) const {
     const std::string stack = name(record.detail);
     SiteName site = stack.empty() ? SiteName{kFurtherPlaces, ""} : site_of(stack);
-    auto& holders = incident(record).holders;
-    const auto same = std::ranges::find(holders, site, &SiteShare::site);
-    SiteShare& share = same == holders.end() ? holders.emplace_back(SiteShare{std::move(site)}) : *same;
+    const auto same = std::ranges::find(*holders, site, &SiteShare::site);
+    SiteShare& share = same == holders->end() ? holders->emplace_back(SiteShare{std::move(site)}) : *same;
     share.bytes += record.bytes;
     share.blocks += record.requested;
   }
 
-  static void put_holders_in_order(Incident* incident) {
-    std::ranges::stable_sort(incident->holders, std::ranges::greater(), &SiteShare::bytes);
+  // A trace may end, or begin, between the places of one time: then their sum, or some of them, are missing.
+  void take_held(const Record& record) {
+    HeldAtTime& telling = telling_[record.device];
+    if (telling.clock_ns != record.address) telling = {};
+    telling.clock_ns = record.address;
+    if (record.flags == 0) return add_share(record, &telling.holders);
+    telling.in_use_bytes = record.bytes;
+    put_in_order(&telling.holders);
+    out_.last_told[record.device] = telling;
+  }
+
+  static void put_in_order(std::vector<SiteShare>* holders) {
+    std::ranges::stable_sort(*holders, std::ranges::greater(), &SiteShare::bytes);
   }
 
   void take_try(const Record& record) {
@@ -292,6 +304,7 @@ class Analyst {
   const trace::Contents& contents_;
   Analysis out_;
   std::map<uint64_t, Incident> incidents_;
+  std::map<uint8_t, HeldAtTime> telling_;
   std::set<uint64_t> to_be_done_again_;  // incidents, until it is seen that they were
   bool is_in_step_ = false;
   std::string phase_;

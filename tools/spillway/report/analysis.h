@@ -39,6 +39,13 @@ struct SiteShare {
   uint64_t bytes = 0, blocks = 0;
 };
 
+// What the places of a device held at one time between failures.
+struct HeldAtTime {
+  uint64_t clock_ns = 0;
+  uint64_t in_use_bytes = 0;       // by all, with what has no place
+  std::vector<SiteShare> holders;  // largest first
+};
+
 // Another process on the device, as the ledger showed it.
 struct Neighbour {
   uint64_t process = 0, held_bytes = 0, cached_bytes = 0;
@@ -128,7 +135,8 @@ struct LastMemory {
 };
 
 struct Analysis {
-  std::vector<Incident> incidents;  // by number
+  std::vector<Incident> incidents;          // by number
+  std::map<uint8_t, HeldAtTime> last_told;  // by device: of the last time that the trace tells whole
   Run run;
 
   // The one to look at first: the last that gave up, else the last that unwound, else the last; null if there

@@ -210,6 +210,7 @@ Json run_json(const ReportInput& input) {
 Json at_last_json(const ReportInput& input) {
   if (input.at_last == nullptr) return nullptr;
   Json held = held_json(*input.at_last, older_bytes(input));
+  held["told_ns"] = input.told_ns ? Json(*input.told_ns) : Json();
   held["estimated"] = is_sampled(input);
   return held;
 }

@@ -1,6 +1,7 @@
 // The report as text for people and as JSON for programs, from the same data.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "tools/spillway/history/last_events.h"
@@ -23,6 +24,8 @@ struct ReportInput {
   // Likewise, of the device of which it had most; without peak and growth where a request has failed. Null:
   // no trace of requests.
   const HistoryFindings* at_last = nullptr;
+  // When the process told what `at_last` has, where its history has lost too much; trace::clock_ns.
+  std::optional<uint64_t> told_ns = std::nullopt;
 };
 
 std::string report_text(const ReportInput& input);

@@ -79,7 +79,8 @@ const char* kind_name(Kind kind) {
                                            "process",
                                            "slowdown",
                                            "optimizer step",
-                                           "oom step"};
+                                           "oom step",
+                                           "held"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -152,6 +153,10 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kHolder:
       return incident_text(record) + ": " + size_text(record.bytes) + " of " +
              first_line(quoted_name(contents, record.detail));
+    case Kind::kHeld:
+      return record.flags != 0
+                 ? size_text(record.bytes) + " in use by all places"
+                 : size_text(record.bytes) + " of " + first_line(quoted_name(contents, record.detail));
     case Kind::kProcess:
       return incident_text(record) + ": process " + std::to_string(record.address) + " holds " +
              size_text(record.bytes);

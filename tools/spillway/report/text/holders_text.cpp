@@ -100,15 +100,27 @@ std::string holders_text(const ReportInput& input) {
   return text + sampling_text(input) + lines_text(named_lines(input));
 }
 
+namespace {
+
+std::string told_when_text(const ReportInput& input) {
+  const uint64_t now = trace::clock_ns();
+  if (!is_running(input.contents.process) || now < *input.told_ns)
+    return "when the process last told it, 10 s before the end at most";
+  return "as the process told it " + duration_text((now - *input.told_ns) / 1000) + " ago";
+}
+
+}  // namespace
+
 std::string at_last_text(const ReportInput& input) {
   if (input.at_last == nullptr || !has_stacks(input)) return "";
   const HistoryFindings& found = *input.at_last;
   std::string title = is_running(input.contents.process) ? "Who holds it now" : "Who held it at last";
+  if (input.told_ns) title += " (" + told_when_text(input) + ")";
   if (input.last.size() > 1) title += ", of device " + std::to_string(found.device);
   const uint64_t older = older_bytes(input);
   const std::string text = held_text(found, title, older) + sampling_text(input);
   // The most that a part of the blocks took says nothing.
-  return older > 0 || found.failure ? text : text + peak_text(found);
+  return older > 0 || found.failure || input.told_ns ? text : text + peak_text(found);
 }
 
 }  // namespace spillway::tools

@@ -145,6 +145,7 @@ std::string cut_off_text(const ReportInput& input) {
 }
 
 uint64_t older_bytes(const ReportInput& input) {
+  if (input.told_ns) return 0;
   const auto of_device = std::ranges::find(input.last, input.at_last->device, &LastMemory::device);
   return of_device == input.last.end() ? 0 : of_device->older_bytes;
 }

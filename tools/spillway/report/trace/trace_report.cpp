@@ -9,6 +9,12 @@
 
 namespace spillway::tools {
 
+namespace {
+
+constexpr uint64_t kFew = 10;  // of so many bytes one may be without a line
+
+}  // namespace
+
 TraceReport::TraceReport(std::string path, trace::Contents contents)
     : path_(std::move(path)),
       contents_(std::move(contents)),
@@ -44,6 +50,29 @@ void TraceReport::find_who_holds_it() {
   at_last_->holders = holders_before(history_, most.device, history_.devices.at(most.device).events.size());
 }
 
+// Who holds most is older than the history of a long run: then what the process itself told last. How it
+// grows is in the history all the same.
+void TraceReport::take_last_told() {
+  const auto told = analysis_.last_told.find(static_cast<uint8_t>(at_last_->device));
+  const auto last = std::ranges::find(last_, at_last_->device, &LastMemory::device);
+  if (told == analysis_.last_told.end() || last == last_.end()) return;
+  if (last->older_bytes <= last->in_use_bytes / kFew) return;
+  told_ns_ = told->second.clock_ns;
+  told_at_last_.emplace().device = at_last_->device;
+  told_at_last_->holdings.in_use = told->second.in_use_bytes;
+  for (const SiteShare& share : told->second.holders) {
+    const auto known = std::ranges::find_if(at_last_->holders, [&](const Holder& holder) {
+      return holder.where == share.site.where && holder.caller == share.site.caller;
+    });
+    told_at_last_->holders.push_back({share.site.where,
+                                      share.site.caller,
+                                      share.bytes,
+                                      share.blocks,
+                                      {},
+                                      known == at_last_->holders.end() ? std::nullopt : known->growth});
+  }
+}
+
 bool TraceReport::needs_findings() const {
   return incident_ != nullptr && incident_ == analysis_.foremost() && is_of_history(*incident_);
 }
@@ -68,6 +97,7 @@ void TraceReport::look_back(uint64_t lines) {
   if (!contents_.closed) {
     look_at_the_end();
     if (incident_ == analysis_.foremost()) find_who_holds_it();
+    if (at_last_) take_last_told();
   }
   if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.
@@ -79,7 +109,8 @@ ReportInput TraceReport::input() const {
   ReportInput input{path_, contents_, analysis_, incident_, last_events_, nullptr, nullptr, last_};
   if (findings_) input.findings = &*findings_;
   if (fitted_) input.fitted = &*fitted_;
-  if (at_last_) input.at_last = &*at_last_;
+  if (at_last_) input.at_last = told_at_last_ ? &*told_at_last_ : &*at_last_;
+  input.told_ns = told_ns_;
   return input;
 }
 

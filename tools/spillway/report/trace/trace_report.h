@@ -40,6 +40,7 @@ class TraceReport {
  private:
   void look_at_the_end();
   void find_who_holds_it();
+  void take_last_told();
   bool needs_findings() const;
   Counted counted_holders() const;
 
@@ -50,7 +51,8 @@ class TraceReport {
   LastEvents last_events_;
   MemoryHistory history_;
   std::vector<LastMemory> last_;
-  std::optional<HistoryFindings> findings_, at_last_;
+  std::optional<HistoryFindings> findings_, at_last_, told_at_last_;
+  std::optional<uint64_t> told_ns_;
   std::optional<Counterfactuals> fitted_;
 };
 

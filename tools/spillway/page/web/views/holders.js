@@ -113,7 +113,9 @@ function showHolders() {
   const host = el('div', {class: 'scroll holders', role: 'region', 'aria-label': title, tabindex: 0}),
         foot = el('p', {class: 'note', 'aria-live': 'polite'});
   const filter = el('input', {type: 'search', placeholder: 'Filter places', 'aria-label': 'Filter places'});
+  const told = !found.failure && !incident && report.at_last && report.at_last.told_ns !== null ? report.at_last : null;
   const lists = {
+    told: told && [told.holders, told.in_use_bytes],
     shown: [found.holders, found.memory.in_use_bytes],
     peak: [found.peak.holders, found.peak.in_use_bytes]
   };
@@ -122,9 +124,10 @@ function showHolders() {
     holders.filter = filter.value;
     holders.draw();
   });
-  const first = found.failure || !found.peak.holders.length ? 'shown' : 'peak';
+  const first = told ? 'told' : found.failure || !found.peak.holders.length ? 'shown' : 'peak';
   const moments = [['shown', found.failure ? 'at the failure' : 'at the end'], ['peak', 'at the peak']];
-  const which = found.peak.holders.length ?
+  if (told) moments.unshift(['told', 'as the process told last']);
+  const which = told || found.peak.holders.length ?
       choice('Moment of the table', moments, first, (key) => holders.show(...lists[key])) :
       null;
   fill(
