@@ -32,7 +32,8 @@ class Case:
 
 def cases():
     known = json.loads((PROGRAMS / "expected_peaks.json").read_text())
-    all_cases = {name: Case(case["command"], needs=case.get("needs")) for name, case in known.items()}
+    all_cases = {name: Case(case["command"], needs=case.get("needs"), SPILLWAY_SIM_MASKS=case.get("masks", "all"))
+                 for name, case in known.items()}
     for name in ("attention_backends", "attention_training", "common_operators", "convolutions", "cuda_graphs",
                  "fourier", "linear_algebra", "memory_pool", "recurrent", "sparse", "streams", "forked_child",
                  "memory_history", "shared_tensors"):

@@ -6,7 +6,8 @@ host memory of its largest process.
 An address is told as the segment's number, in the order in which segments were made, and the place in it: where the
 driver puts a segment is not the program's doing. In `allocator_stream` the frees between two allocations are sorted:
 PyTorch's autocast frees its copies of the weights in the order of a hash of host addresses.
-`allocator_stream_as_it_was` keeps their order.
+`allocator_stream_as_it_was` keeps their order. With PyTorch 2.12 addresses are left out: of free blocks of one size its
+allocator takes one or the other, as its own addresses on the host have it (2.13 added an address to the comparison).
 """
 import bisect
 import gc
@@ -19,6 +20,7 @@ import sys
 import torch
 
 FREES = ("free_requested", "free_completed")
+PLACES_ARE_THE_SAME = not torch.__version__.startswith("2.12.")
 
 
 class Segments:
@@ -49,7 +51,8 @@ def events(traces):
             action, address = entry["action"], entry.get("addr", 0)
             if action == "segment_alloc":
                 segments.add(address)
-            yield device, action, entry["size"], *segments.place(address), entry["stream"]
+            place = segments.place(address) if PLACES_ARE_THE_SAME else ()
+            yield device, action, entry["size"], *place, entry["stream"]
             if action == "segment_free":
                 segments.remove(address)
 

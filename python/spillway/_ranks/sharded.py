@@ -259,10 +259,16 @@ def _reset_state(root: typing.Any) -> None:
 
     common = root._comm_ctx
     stream = root._device_handle.current_stream()
-    for held in (common.all_gather_state, common.reduce_scatter_state):
+    has_several = hasattr(common, "reduce_scatter_states")  # since PyTorch 2.12
+    scatters = common.reduce_scatter_states if has_several else [common.reduce_scatter_state]
+    for held in (common.all_gather_state, *scatters):
         if held is not None and held.event is not None:
             stream.wait_event(held.event)
-    common.all_gather_state = common.reduce_scatter_state = None
+    common.all_gather_state = None
+    if has_several:
+        common.reduce_scatter_states.clear()
+    else:
+        common.reduce_scatter_state = None
     common.post_forward_order.clear()
     for state in root._state_ctx.all_states:
         state._modules_to_run_forward.clear()

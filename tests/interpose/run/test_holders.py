@@ -101,8 +101,9 @@ class WithoutAFailure(Case):
         self.trace = pathlib.Path(self.folder) / "run.spill"
         words = [SPILLWAY, "simulate", "--capacity", "768MiB", "--", SPILLWAY, "run", "--mode", "replace", "--trace",
                  self.trace, "--", sys.executable, OWN / "holders.py", "waiting"]
-        self.program = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True, env={**os.environ, "SPILLWAY_RUNS": "off"})
+        self.program = subprocess.Popen(
+            [str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, env={**os.environ, "SPILLWAY_RUNS": "off"})
         self.addCleanup(self.end)
         self.process = int(self.program.stdout.readline())
 
@@ -125,11 +126,12 @@ class WithoutAFailure(Case):
         self.assertRegex(found["holders"][0]["where"], r"^holders.py:\d+ grow$")
         self.assertEqual(found["older_bytes"], 0)
         running = reports.run(SPILLWAY, self.trace).stdout
-        self.assertRegex(running, r"Who holds it now \(as the process told it [\d.]+ .*s ago\)\n.*\n +160.00 MiB +100% +20 ")
+        row = r"\n.*\n +160.00 MiB +100% +20 "
+        self.assertRegex(running, r"Who holds it now \(as the process told it [\d.]+ .*s ago\)" + row)
         os.kill(self.process, signal.SIGKILL)
         self.end()
         killed = reports.run(SPILLWAY, self.trace).stdout
-        self.assertRegex(killed, r"Who held it at last \(when the process last told it, .*\)\n.*\n +160.00 MiB +100% ")
+        self.assertRegex(killed, r"Who held it at last \(when the process last told it, .*\)" + row)
 
 
 class Pages(Case):

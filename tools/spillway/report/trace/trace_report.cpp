@@ -13,6 +13,20 @@ namespace {
 
 constexpr uint64_t kFew = 10;  // of so many bytes one may be without a line
 
+// How they grow is in the history all the same.
+HistoryFindings findings_of(const HeldAtTime& told, const HistoryFindings& in_history) {
+  HistoryFindings found;
+  found.device = in_history.device;
+  found.holdings.in_use = told.in_use_bytes;
+  for (const SiteShare& share : told.holders) {
+    Holder holder{share.site.where, share.site.caller, share.bytes, share.blocks, {}, {}};
+    for (const Holder& known : in_history.holders)
+      if (known.where == holder.where && known.caller == holder.caller) holder.growth = known.growth;
+    found.holders.push_back(std::move(holder));
+  }
+  return found;
+}
+
 }  // namespace
 
 TraceReport::TraceReport(std::string path, trace::Contents contents)
@@ -50,27 +64,14 @@ void TraceReport::find_who_holds_it() {
   at_last_->holders = holders_before(history_, most.device, history_.devices.at(most.device).events.size());
 }
 
-// Who holds most is older than the history of a long run: then what the process itself told last. How it
-// grows is in the history all the same.
-void TraceReport::take_last_told() {
-  const auto told = analysis_.last_told.find(static_cast<uint8_t>(at_last_->device));
-  const auto last = std::ranges::find(last_, at_last_->device, &LastMemory::device);
+// Who holds most is older than the history of a long run: then what the process itself told last.
+void TraceReport::take_last_told(const HistoryFindings& in_history) {
+  const auto told = analysis_.last_told.find(static_cast<uint8_t>(in_history.device));
+  const auto last = std::ranges::find(last_, in_history.device, &LastMemory::device);
   if (told == analysis_.last_told.end() || last == last_.end()) return;
   if (last->older_bytes <= last->in_use_bytes / kFew) return;
   told_ns_ = told->second.clock_ns;
-  told_at_last_.emplace().device = at_last_->device;
-  told_at_last_->holdings.in_use = told->second.in_use_bytes;
-  for (const SiteShare& share : told->second.holders) {
-    const auto known = std::ranges::find_if(at_last_->holders, [&](const Holder& holder) {
-      return holder.where == share.site.where && holder.caller == share.site.caller;
-    });
-    told_at_last_->holders.push_back({share.site.where,
-                                      share.site.caller,
-                                      share.bytes,
-                                      share.blocks,
-                                      {},
-                                      known == at_last_->holders.end() ? std::nullopt : known->growth});
-  }
+  told_at_last_ = findings_of(told->second, in_history);
 }
 
 bool TraceReport::needs_findings() const {
@@ -97,7 +98,7 @@ void TraceReport::look_back(uint64_t lines) {
   if (!contents_.closed) {
     look_at_the_end();
     if (incident_ == analysis_.foremost()) find_who_holds_it();
-    if (at_last_) take_last_told();
+    if (at_last_) take_last_told(*at_last_);
   }
   if (!needs_findings()) return;
   // All that the program may have, its context and other processes included.

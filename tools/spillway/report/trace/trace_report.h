@@ -40,7 +40,7 @@ class TraceReport {
  private:
   void look_at_the_end();
   void find_who_holds_it();
-  void take_last_told();
+  void take_last_told(const HistoryFindings& in_history);
   bool needs_findings() const;
   Counted counted_holders() const;
 
