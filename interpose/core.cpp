@@ -82,11 +82,20 @@ bool is_block(uint64_t address) {
   return table->find_block(reinterpret_cast<void*>(address), nullptr) == SPILLWAY_OK;
 }
 
-void note_trace() {
-  ProcessSummary& slot = summary();
+static void note_trace_in(ProcessSummary& slot) {
   if (trace_path == nullptr || slot.trace[0] != '\0') return;
   const char* path = trace_path();
   if (strlen(path) < sizeof slot.trace) std::snprintf(slot.trace, sizeof slot.trace, "%s", path);
+}
+
+void note_trace() {
+  note_trace_in(summary());
+}
+
+void count_in(ProcessSummary& slot) {
+  if (state.load(std::memory_order_acquire) != State::kOver || table == nullptr) return;
+  table->count_incidents(&slot.incidents);
+  note_trace_in(slot);
 }
 
 }  // namespace spillway::interpose

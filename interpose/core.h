@@ -6,6 +6,8 @@
 
 namespace spillway::interpose {
 
+struct ProcessSummary;
+
 const spillway_core_table* core();
 // Why the core refused the calling thread's last call.
 const char* core_error();
@@ -16,5 +18,8 @@ void unpin(uint64_t address);
 bool is_block(uint64_t address);
 // Puts the path of the core's trace into the summary; for after its start.
 void note_trace();
+// In a child of fork: the core, if its parent has started it, counts in `slot` from now on, which gets the
+// child's own trace.
+void count_in(ProcessSummary& slot);
 
 }  // namespace spillway::interpose

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interpose/core.h"
 #include "interpose/plain_lock.h"
 
 namespace spillway::interpose {
@@ -20,6 +21,7 @@ constinit ProcessSummary own{};
 std::atomic<ProcessSummary*> chosen{nullptr};
 PlainMutex<LockOrder::kSummary> choosing;
 std::atomic<SummaryFile*> file{nullptr};
+std::atomic<bool> is_new_child{false};
 
 void append(char* out, size_t room, const char* text) {
   const size_t held = strnlen(out, room);
@@ -74,9 +76,10 @@ void in_child() {
   std::memset(static_cast<void*>(&own), 0, sizeof own);
   chosen.store(nullptr);
   Counter::forget();
+  is_new_child.store(true);
 }
 
-ProcessSummary& choose() {
+ProcessSummary& choose_one() {
   const Locked lock(choosing);
   ProcessSummary* summary = chosen.load();
   if (summary == nullptr) {
@@ -90,6 +93,13 @@ ProcessSummary& choose() {
     chosen.store(summary, std::memory_order_release);
   }
   return *summary;
+}
+
+// A child of fork has the core that its parent started, which counts on for the parent until it is told.
+ProcessSummary& choose() {
+  ProcessSummary& summary = choose_one();
+  if (is_new_child.exchange(false)) count_in(summary);
+  return summary;
 }
 
 }  // namespace

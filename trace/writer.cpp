@@ -159,9 +159,9 @@ uint64_t Trace::dropped() const noexcept {
   return in_file + lost_.load(std::memory_order_relaxed);
 }
 
-const std::string& Trace::path() const noexcept {
+const std::string& Trace::path() noexcept {
   GuardLock lock(*guard_);
-  return file_ ? file_->path() : root_path_;
+  return enter_process() ? file_->path() : root_path_;
 }
 
 // A rare event, or the thread's first record in this file.

@@ -43,7 +43,8 @@ class Trace {
   uint64_t intern(std::string_view text) noexcept;
   void set(std::string_view key, std::string_view value) noexcept;  // a setting, for the report
   uint64_t dropped() const noexcept;
-  const std::string& path() const noexcept;
+  // In a forked child that has written nothing yet this opens the child's file.
+  const std::string& path() noexcept;
 
  private:
   // Lives on a page that the kernel wipes in a forked child. There the id is 0, which no thread's cache

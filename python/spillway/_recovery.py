@@ -6,6 +6,7 @@ import typing
 from ._containers import ContainersBefore
 from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, scale_new, wait_for_autograd
 from ._models import Models
+from ._optimizers import watched
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 from ._pieces import Arguments, Cut, check_joinable, check_repeatable, join, leaves_of, rows_of, tensors_of
 from ._undo import Buffers, Undo
@@ -29,6 +30,8 @@ class Recovery:
     def __init__(self, function: typing.Callable[..., typing.Any], models: Models, restore: typing.Iterable[object],
                  make_room: typing.Any, attempts: int, split: typing.Union[bool, str],
                  count: typing.Optional[typing.Callable[..., float]], ranks_bound: float = 60.0) -> None:
+        if not isinstance(attempts, int):
+            raise TypeError(f"spillway.step: attempts is {attempts!r}, and must be a whole number")
         if attempts < 1:
             raise ValueError(f"spillway.step: attempts is {attempts}, and must be at least 1")
         if split not in (False, True, "mean", "sum"):
@@ -39,7 +42,7 @@ class Recovery:
         self.redone = 0  # calls that succeeded after one, of this rank or another
         self.rows: typing.Optional[int] = None  # the largest piece after a split; None: the whole micro-batch
         self._function, self._models = function, models
-        self._make_room = [make_room] if callable(make_room) else list(make_room)
+        self._make_room = _functions_of(make_room)
         self._attempts, self._count = attempts, count
         # For this package.
         self.split, self.others, self.ranks_bound = split, list(restore), ranks_bound
@@ -48,6 +51,7 @@ class Recovery:
         self.name = getattr(function, "__name__", type(function).__name__)
         self.pieces_known = False  # that the function leaves gradients alone, as it must in pieces
         self.known: typing.Any = None  # the collectives of calls that have succeeded, once there were any
+        self._warned_of_steps = False
 
     def run(self, args: tuple, kwargs: dict) -> typing.Any:
         import torch
@@ -62,6 +66,13 @@ class Recovery:
             self.buffers.forget()
         self.redone += self.failures > failures or call.repeated
         return result
+
+    def warn_of_steps(self, optimizer: str) -> None:
+        """Once, and at the first call: the failure that would show it may be days away."""
+        if not self._warned_of_steps:
+            log.warning("%s: an optimizer (%s) steps inside the function: a call that runs out of memory after that is "
+                        "not redone. Call step() outside", self.name, optimizer)
+        self._warned_of_steps = True
 
     def _done(self, call: "_Call") -> typing.Any:
         import torch
@@ -89,6 +100,7 @@ class _Call:
         self._rows = rows_of(arguments) if owner.split else 0
         self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False
+        self._stepped = ""  # the optimizer that the function let step
         self._unchanged = Unchanged()
         self._weights: list[float] = []
         self._results: list[typing.Any] = []
@@ -117,13 +129,22 @@ class _Call:
     def run_piece(self, arguments: Arguments, weight: float) -> typing.Optional[BaseException]:
         """Runs the function once, with nothing put back; why memory ran out, if it did."""
         try:
-            result = self._owner._function(*arguments[0], **arguments[1])
+            result = self._call_function(arguments)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             return error
         self._keep(result, weight)
         return None
+
+    def _call_function(self, arguments: Arguments) -> typing.Any:
+        with watched(self._parameters) as stepped:
+            try:
+                return self._owner._function(*arguments[0], **arguments[1])
+            finally:
+                if stepped.name:
+                    self._stepped = stepped.name
+                    self._owner.warn_of_steps(stepped.name)
 
     def cut(self, first: int, end: int) -> Arguments:
         try:
@@ -187,7 +208,7 @@ class _Call:
         try:
             unchanged = self._unchanged if self._redone else None
             with arriving(self._parameters, had, weight, unchanged, contents=not self._owner.pieces_known):
-                result = self._owner._function(*arguments[0], **arguments[1])
+                result = self._call_function(arguments)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise _noted(error, _IN_A_REDO) if self._redone else error
@@ -220,7 +241,7 @@ class _Call:
                    had: "Had") -> typing.Optional[CannotUndo]:
         """All that can be. What could not be first, if anything."""
         obstacles: list[CannotUndo] = []
-        for step in (containers.restore, undo.restore, lambda: gradients.undo(had), self.check_arguments,
+        for step in (containers.restore, undo.restore, lambda: gradients.undo(had), self.check,
                      lambda: _check_ranks(self.modules, self.why_not)):
             try:
                 step()
@@ -228,7 +249,10 @@ class _Call:
                 obstacles.append(obstacle)
         return obstacles[0] if obstacles else None
 
-    def check_arguments(self) -> None:
+    def check(self) -> None:
+        """That the function has changed nothing that stays changed."""
+        if self._stepped:
+            raise CannotUndo(f"an optimizer ({self._stepped}) began a step inside the function: call step() outside it")
         if any(tensor._version != version for tensor, version in self._versions):
             raise CannotUndo("the function changed a tensor among its arguments in place")
 
@@ -249,6 +273,14 @@ class _Call:
             import torch
 
             torch.cuda.empty_cache()
+
+
+def _functions_of(make_room: typing.Any) -> list[typing.Callable[[], typing.Any]]:
+    functions = [make_room] if callable(make_room) or not isinstance(make_room, typing.Iterable) else list(make_room)
+    for one in functions:
+        if not callable(one):
+            raise TypeError(f"spillway.step: make_room has {one!r}, and must be a function without arguments, or several")
+    return functions
 
 
 def _is_trained(leaf: typing.Any) -> bool:

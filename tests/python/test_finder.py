@@ -60,6 +60,11 @@ class Finder(unittest.TestCase):
         self.assertIsInstance(error.exception.__cause__, torch.OutOfMemoryError)
         self.assertEqual(self.tried, [2, 1])
 
+    def test_a_size_that_is_none_is_refused(self):
+        for wrong, kind in ((0, ValueError), (-3, ValueError), ("8", TypeError), (2.5, TypeError)):
+            with self.subTest(wrong), self.assertRaisesRegex(kind, f"starting_batch_size is {wrong!r}"):
+                spillway.find_executable_batch_size(lambda size: size, starting_batch_size=wrong)
+
     def test_other_errors_pass_through(self):
         @spillway.find_executable_batch_size
         def work(batch_size):

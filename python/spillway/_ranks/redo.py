@@ -279,7 +279,7 @@ class _Sharded:
         try:
             containers.restore()
             undo.restore()
-            self._call.check_arguments()
+            self._call.check()
         except CannotUndo as obstacle:
             return str(obstacle)
         return None

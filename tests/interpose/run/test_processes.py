@@ -1,14 +1,19 @@
 """Children and workers of a program under `spillway run`, and what they share by the driver's legacy handles."""
+import pathlib
 import re
 import sys
 import unittest
 
-from case import OWN, PROGRAMS, Case
+from case import OWN, PROGRAMS, SPILLWAY, Case, reports
 
 # Of programs/legacy_ipc.py: no driver has such handles for memory that is mapped by pages.
 CARD = ("--values", "compute", "--gpus", "1", "--capacity", "1GiB")
 GRAPH, TENSOR = "graph read [8] [22]\ngraph sent [22]\n", "tensor read [10] [5]\ntensor sent [5]\n"
 NO_GRAPH, NO_TENSOR = "graph refused 1\ngraph sent [8]\n", "tensor refused 1\ntensor sent [{}]\n"
+
+
+def pages(folder):
+    return pathlib.Path(folder).glob("*.html")
 
 
 class Processes(Case):
@@ -25,6 +30,21 @@ class Processes(Case):
         memory = re.compile(r"memory_allocated=\d+")
         self.assertEqual(memory.findall(ended.output), memory.findall(native.output))
         self.assertIn("no memory failure of a driver call;", ended.line)
+
+    def test_forked_workers_have_their_failures_in_reports_of_their_own(self):
+        """Spillway is installed before the fork."""
+        program = OWN / "forked_workers.py"
+        ended = self.run_on(sys.executable, program, options=["--mode", "replace", "--host-budget", "0"],
+                            card=("--capacity", "256MiB"))
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("2 memory failures met, 0 rescued, 2 not", ended.line)
+        traces = re.findall(r"report: spillway report ([^\s;]+)", ended.line)
+        workers = ended.output.split()
+        self.assertEqual(sorted(trace.rsplit(".", 1)[1] for trace in traces), sorted(workers), ended.line)
+        for trace in traces:
+            found = reports.data_of(SPILLWAY, trace)
+            self.assertEqual([one["outcome"] for one in found["incidents"]], ["gave up"])
+            self.assertIn(pathlib.Path(trace).name, "".join(path.read_text() for path in pages(self.folder)))
 
     def test_a_program_that_is_killed_has_counted(self):
         ended = self.run_on(sys.executable, "-c", """

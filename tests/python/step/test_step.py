@@ -1,4 +1,5 @@
 """spillway.step on the CPU: failures are raised where a test wants them, and the result is an undisturbed call's."""
+import gc
 import inspect
 import random
 import unittest
@@ -273,6 +274,11 @@ class Errors(Case):
     def test_options_that_mean_nothing_are_refused(self):
         for wrong in ({"attempts": 0}, {"split": "max"}):
             with self.assertRaises(ValueError):
+                spillway.step(lambda: None, **wrong)
+        for wrong, told in (({"attempts": "3"}, "attempts is '3', and must be a whole number"),
+                            ({"make_room": 3}, "make_room has 3, and must be a function"),
+                            ({"make_room": [gc.collect, 3]}, "make_room has 3")):
+            with self.assertRaisesRegex(TypeError, told):
                 spillway.step(lambda: None, **wrong)
 
     def test_shortages_are_known_by_class_text_and_cause(self):

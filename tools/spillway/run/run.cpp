@@ -97,6 +97,8 @@ void say_end(const RunSettings& settings, const RunTotals& totals, const std::st
   if (slowdown.most() != 0)
     std::fprintf(stderr, "spillway: moved memory made the program's steps %s\n",
                  slowdown_text(slowdown).c_str());
+  if (mode_of(settings.mode) == interpose::Mode::kRescue && totals.incidents.gave_up != 0)
+    std::fprintf(stderr, "spillway: this mode moves no memory that PyTorch has in use; --mode replace can\n");
   std::string reports;
   for (const std::string& trace : totals.traces) reports += "; report: spillway report " + trace;
   std::fprintf(stderr, "spillway: %s%s\n", summary_line(totals, mode_of(settings.mode)).c_str(),

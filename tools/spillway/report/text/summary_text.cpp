@@ -137,7 +137,9 @@ std::string cut_off_text(const ReportInput& input) {
   if (!input.contents.incomplete.empty())
     text = "NOT WHOLE: the file ends early, or is damaged; see the last lines.\n";
   if (input.contents.closed || is_running(input.contents.process)) return text;
-  text += "The process ended without closing the trace: it was killed, or crashed.";
+  text +=
+      "The process ended without closing the trace: it was killed, or crashed, or left by _exit() as forked "
+      "workers do.";
   for (const LastMemory& memory : input.last)
     text += " Of device " + std::to_string(memory.device) + " it had " + size_text(memory.in_use_bytes) +
             " in use at last, and held " + size_text(memory.held_bytes) + ".";
