@@ -56,12 +56,11 @@ def find_executable_batch_size(function: typing.Optional[typing.Callable[..., ty
         return functools.partial(find_executable_batch_size, starting_batch_size=starting_batch_size,
                                  reduce_batch_size_fn=reduce_batch_size_fn, halve=halve, cache=cache)
     check_callable(function, "find_executable_batch_size")
+    told = f"find_executable_batch_size: starting_batch_size is {starting_batch_size!r}, and must be "
     if not isinstance(starting_batch_size, int):
-        raise TypeError(f"find_executable_batch_size: starting_batch_size is {starting_batch_size!r}, and must be a whole "
-                        "number")
+        raise TypeError(told + "a whole number")
     if starting_batch_size < 1:
-        raise ValueError(f"find_executable_batch_size: starting_batch_size is {starting_batch_size}, and must be at least "
-                         "1")
+        raise ValueError(told + "at least 1")
     key: typing.Hashable = object() if cache is None else cache
     sizes = {key: starting_batch_size} if cache is None else _remembered
     if sizes.get(key, 0) <= 0:  # new, or none was found the last time

@@ -16,8 +16,8 @@ class Stepped:
 
 @contextlib.contextmanager
 def watched(parameters: typing.Iterable["torch.Tensor"]) -> typing.Iterator[Stepped]:
-    """Any optimizer's step on this thread, and on the others, of which one may train a model of its own and one runs the
-    backward pass, those of `parameters`."""
+    """Any optimizer's step on this thread, and those of `parameters` on others: one may train a model of its own,
+    and one runs the backward pass."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     stepped, thread = Stepped(), threading.get_ident()

@@ -279,7 +279,8 @@ def _functions_of(make_room: typing.Any) -> list[typing.Callable[[], typing.Any]
     functions = [make_room] if callable(make_room) or not isinstance(make_room, typing.Iterable) else list(make_room)
     for one in functions:
         if not callable(one):
-            raise TypeError(f"spillway.step: make_room has {one!r}, and must be a function without arguments, or several")
+            raise TypeError(f"spillway.step: make_room has {one!r}, and must be a function without arguments, or "
+                            "several")
     return functions
 
 

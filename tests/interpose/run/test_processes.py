@@ -12,6 +12,27 @@ GRAPH, TENSOR = "graph read [8] [22]\ngraph sent [22]\n", "tensor read [10] [5]\
 NO_GRAPH, NO_TENSOR = "graph refused 1\ngraph sent [8]\n", "tensor refused 1\ntensor sent [{}]\n"
 
 
+# Nothing has used the card before they are forked. Each takes all of its memory, and says its number.
+FORKED_WORKERS = """
+import multiprocessing, os, torch
+
+def work():
+    kept = []
+    try:
+        while True:
+            kept.append(torch.empty(64 << 20, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        print(os.getpid(), flush=True)
+
+multiprocessing.set_start_method("fork")
+for _ in range(2):
+    worker = multiprocessing.Process(target=work)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+"""
+
+
 def pages(folder):
     return pathlib.Path(folder).glob("*.html")
 
@@ -33,8 +54,7 @@ class Processes(Case):
 
     def test_forked_workers_have_their_failures_in_reports_of_their_own(self):
         """Spillway is installed before the fork."""
-        program = OWN / "forked_workers.py"
-        ended = self.run_on(sys.executable, program, options=["--mode", "replace", "--host-budget", "0"],
+        ended = self.run_on(sys.executable, "-c", FORKED_WORKERS, options=["--mode", "replace", "--host-budget", "0"],
                             card=("--capacity", "256MiB"))
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("2 memory failures met, 0 rescued, 2 not", ended.line)
