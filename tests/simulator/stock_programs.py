@@ -7,7 +7,8 @@ stock_programs.py BUILD_FOLDER --write-need [NAME...]    and the need of those, 
 
 A program's peaks and its whole stream of allocations (a digest of every action, size and address) are the same in every
 run with the same PyTorch, so they are compared exactly with what was measured with the version that is installed. Its
-host memory stays below 3 GB however large the peak on the card is. Rehearsed by `spillway rehearse` it has the same
+host memory stays below 3 GB however large the peak on the card is, and with Transformers 4, where GPT-2 XL takes 2.9 to
+3.1, below 3.5. Rehearsed by `spillway rehearse` it has the same
 peaks, and the verdict is conditional where it reads values. Its need is the smallest card on which that lets it
 complete: one of 1.02 times its size fits, and one of 0.98 does not. Where "masks" is none there, that is assumed: with
 Transformers 4 each expert of a mixture would have all tokens, which fits no card.
@@ -31,7 +32,7 @@ EXPECTED = PROGRAMS / "expected_peaks.json"
 CARD = "a100-80gb"
 PYTHON = sys.executable
 VERDICTS = {0: True, 20: False}  # exit codes: it fits, it does not
-HOST_LIMIT = 3 * 10**9
+HOST_LIMIT = 35 * 10**8 if importlib.metadata.version("transformers").startswith("4.") else 3 * 10**9
 VERSION = ".".join(importlib.metadata.version("torch").split(".")[:2])
 MEASURED = ("peak_allocated", "peak_reserved", "allocator_events", "allocator_stream")
 
