@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "trainer/checkpoint/checksums.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/settings.h"
 #include "trainer/checkpoint/tensor_item.h"
@@ -128,6 +129,22 @@ void restore_state(const safetensors::File& file, TrainingStep* program) {
   }
 }
 
+// The tensors that this rank restores.
+std::set<std::string> names_here(const safetensors::File& file, TrainingStep* program) {
+  std::set<std::string> names;
+  const Parameters& parameters = program->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!program->whole_states().is_here(i)) continue;
+    for (const Parameters::Stored& stored : parameters.stored(i))
+      names.insert("model." + parameters.name(i) + stored.ending);
+    for (const StateTensor& state : program->optimizer().state_shapes(i))
+      names.insert(state_name(state, parameters.name(i)));
+  }
+  for (const auto& [name, tensor] : file.tensors())
+    if (name.starts_with("random.")) names.insert(name);
+  return names;
+}
+
 std::vector<at::Tensor> random_states(const safetensors::File& file) {
   std::vector<at::Tensor> states;
   for (size_t i = 0;; ++i) {
@@ -156,20 +173,21 @@ bool save_checkpoint(const std::string& path, const Config& config, const Corpus
   const RandomState random = RandomState::of(program.devices());
   for (size_t i = 0; i < random.tensors().size(); ++i)
     items.push_back(item_of("random." + std::to_string(i), random.tensors()[i]));
-  return safetensors::write(path, items,
-                            {{"format", kFormat},
-                             {"model", to_string(config.model)},
-                             {"numerics", text_of(config.train.numerics)},
-                             {"step", std::to_string(program.step())},
-                             {"rows", rows_of(config, corpus)},
-                             {"settings", settings_of(config)},
-                             {"cursor", std::to_string(program.cursor())},
-                             {"updates", std::to_string(program.optimizer().updates())},
-                             {"loss_scale", number_text(program.loss_scale().state().scale)},
-                             {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
-                             {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)},
-                             {"plan", to_toml(plan)}},
-                            error);
+  const std::map<std::string, std::string> metadata = {
+      {"format", kFormat},
+      {"model", to_string(config.model)},
+      {"numerics", text_of(config.train.numerics)},
+      {"step", std::to_string(program.step())},
+      {"rows", rows_of(config, corpus)},
+      {"settings", settings_of(config)},
+      {"cursor", std::to_string(program.cursor())},
+      {"updates", std::to_string(program.optimizer().updates())},
+      {"loss_scale", number_text(program.loss_scale().state().scale)},
+      {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
+      {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)},
+      {"plan", to_toml(plan)}};
+  add_checksums(metadata, &items);
+  return safetensors::write(path, items, metadata, error);
 }
 
 std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error) {
@@ -215,6 +233,8 @@ bool load_checkpoint(const std::string& path, const Config& config, TrainingStep
   for (const safetensors::Item& item : state_of(*program)) sound = sound && fits(*file, item, error);
   const std::vector<at::Tensor> random = random_states(*file);
   if (sound && random.empty()) sound = (*error = "it has no random states", false);
+  if (const std::string name = sound ? damaged(*file, names_here(*file, program)) : ""; !name.empty())
+    sound = (*error = "'" + name + "' has other bytes than were written: the file is damaged", false);
   if (!sound) return *error = path + ": " + *error, false;
   restore_state(*file, program);
   RandomState::from_tensors(random, program->devices()).restore();
