@@ -43,7 +43,7 @@ function(install_python folder)
   list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/python/${folder}/)
   install(FILES ${ARGN} DESTINATION ${private}/python/${folder})
 endfunction()
-install_python(spillway __init__ _batch_size _containers _functions _gradients _models _out_of_memory _pieces _recovery _step
+install_python(spillway __init__ _batch_size _containers _functions _gradients _models _optimizers _out_of_memory _pieces _recovery _step
   _unchanged _undo tokenize)
 install_python(spillway/_ranks __init__ control data_parallel errors known life redo sharded watch)
 install_python(spillway/_tokens __init__ pair_file pair_tokens pairs text_pieces token_file tokenizers)
