@@ -16,12 +16,14 @@ FAMILIES = ({}, {"model.family": "llama"})
 
 
 def tensors_of(path):
-    """What a file of safetensors has but for random states, which are each rank's."""
+    """What a file of safetensors has but for random states, which are each rank's, and checksums, which are of them too
+    and of the settings."""
     whole = path.read_bytes()
     end = 8 + int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8:end])
     return {name: (entry["dtype"], entry["shape"], whole[end + entry["data_offsets"][0]:end + entry["data_offsets"][1]])
-            for name, entry in header.items() if name != "__metadata__" and not name.startswith("random.")}
+            for name, entry in header.items()
+            if name not in ("__metadata__", "checksums") and not name.startswith("random.")}
 
 
 class Stages(Case):
