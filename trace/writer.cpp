@@ -161,7 +161,8 @@ uint64_t Trace::dropped() const noexcept {
 
 const std::string& Trace::path() noexcept {
   GuardLock lock(*guard_);
-  return enter_process() ? file_->path() : root_path_;
+  static const std::string kNone;
+  return enter_process() ? file_->path() : kNone;
 }
 
 // A rare event, or the thread's first record in this file.

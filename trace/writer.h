@@ -43,7 +43,7 @@ class Trace {
   uint64_t intern(std::string_view text) noexcept;
   void set(std::string_view key, std::string_view value) noexcept;  // a setting, for the report
   uint64_t dropped() const noexcept;
-  // In a forked child that has written nothing yet this opens the child's file.
+  // In a forked child that has written nothing yet this opens the child's file. "": that cannot be opened.
   const std::string& path() noexcept;
 
  private:

@@ -1,6 +1,7 @@
 #include "strategies/sites/holders_told.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "allocator/accounting/record.h"
 
@@ -15,11 +16,22 @@ uint64_t nanoseconds_of(HoldersTold::Clock::time_point time) {
   return static_cast<uint64_t>(since.count());
 }
 
+uint64_t in_use(Allocator& allocator, DeviceId device) {
+  Memory memory;
+  return allocator.memory(device, &memory, kAnyFree) == Status::kOk ? memory.live + memory.spilled : 0;
+}
+
+uint64_t in_use(Allocator& allocator) {
+  uint64_t sum = 0;
+  for (int device = 0; device < SPILLWAY_MOST_DEVICES; ++device)
+    if (allocator.uses(DeviceId{device})) sum += in_use(allocator, DeviceId{device});
+  return sum;
+}
+
 // The sum comes last: whoever reads it has all places of that time before it.
 void tell(Allocator& allocator, DeviceId device, HoldersTold::Clock::time_point now) {
   const std::vector<SiteHolding> holders = largest_holders(allocator, device, kMostPlaces);
-  Memory memory;
-  if (holders.empty() || allocator.memory(device, &memory, kAnyFree) != Status::kOk) return;
+  if (holders.empty()) return;
   trace::Record record;
   record.kind = trace::Kind::kHeld;
   record.address = nanoseconds_of(now);
@@ -30,7 +42,7 @@ void tell(Allocator& allocator, DeviceId device, HoldersTold::Clock::time_point 
     write_record(allocator, device, record);
   }
   record.flags = 1;
-  record.bytes = memory.live + memory.spilled;
+  record.bytes = in_use(allocator, device);
   record.requested = record.detail = 0;
   write_record(allocator, device, record);
 }
@@ -55,9 +67,8 @@ void HoldersTold::tell_when_due(Allocator& allocator, Clock::time_point now) {
   if (now < due_ || allocator.trace() == nullptr) return;
   due_ = now + pause_;
   pause_ = std::min<Clock::duration>(2 * pause_, kLongestPause);
-  const uint64_t requests = allocator.requests();
-  if (requests == requests_) return;
-  requests_ = requests;
+  const auto state = std::pair(allocator.requests(), in_use(allocator));
+  if (std::exchange(told_, state) == state) return;
   for (int device = 0; device < SPILLWAY_MOST_DEVICES; ++device)
     if (allocator.uses(DeviceId{device})) tell(allocator, DeviceId{device}, now);
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "allocator/allocator.h"
@@ -22,14 +23,14 @@ class HoldersTold {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kLongestPause = std::chrono::seconds(10);
 
-  // Tells of every device, where that is due and requests have come since it was told. Due after one second,
-  // then after pauses twice as long each, up to ten.
+  // Tells of every device, where that is due and memory was requested or freed since it was told. Due after
+  // one second, then after pauses twice as long each, up to ten.
   void tell_when_due(Allocator& allocator, Clock::time_point now);
 
  private:
   Clock::time_point due_{};
   Clock::duration pause_ = std::chrono::seconds(1);
-  uint64_t requests_ = 0;
+  std::pair<uint64_t, uint64_t> told_{};  // requests, and bytes in use
 };
 
 }  // namespace spillway

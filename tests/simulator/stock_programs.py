@@ -7,11 +7,11 @@ stock_programs.py BUILD_FOLDER --write-need [NAME...]    and the need of those, 
 
 A program's peaks and its whole stream of allocations (a digest of every action, size and address) are the same in every
 run with the same PyTorch, so they are compared exactly with what was measured with the version that is installed. Its
-host memory stays below 3 GB however large the peak on the card is, and with Transformers 4, where GPT-2 XL takes 2.9 to
-3.1, below 3.5. Rehearsed by `spillway rehearse` it has the same
-peaks, and the verdict is conditional where it reads values. Its need is the smallest card on which that lets it
-complete: one of 1.02 times its size fits, and one of 0.98 does not. Where "masks" is none there, that is assumed: with
-Transformers 4 each expert of a mixture would have all tokens, which fits no card.
+host memory stays below 3 GB however large the peak on the card is, and with Transformers 4, where GPT-2 XL takes 2.8 to
+3.04, below 3.5. Rehearsed by `spillway rehearse` it has the same peaks, and the verdict is conditional where it reads
+values. Its need is the smallest card on which that lets it complete: one of 1.02 times its size fits, and one of 0.98
+does not. Where "masks" is none there, that is assumed: with Transformers 4 each expert of a mixture would have all
+tokens, which fits no card.
 
 Where nothing was measured with the installed PyTorch that is an error; with SPILLWAY_UNMEASURED=1 (tools/torch-matrix)
 the rehearsed peaks must still be those of the run.

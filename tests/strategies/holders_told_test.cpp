@@ -100,6 +100,16 @@ TEST_F(HoldersToldTest, TellsNothingTwice) {
   EXPECT_THAT(seconds_told(), ElementsAre(1, 40));
 }
 
+TEST_F(HoldersToldTest, TellsOfMemoryThatIsFreed) {
+  held_by("a.py:1 stays", kMiB);
+  const uint64_t freed = held_by("a.py:2 goes", kMiB);
+  at(0);
+  at(1);
+  put(freed);
+  at(5);
+  EXPECT_THAT(seconds_told(), ElementsAre(1, 5));
+}
+
 TEST_F(HoldersToldTest, ThePlacesThatHoldLeastAreOne) {
   for (uint64_t i = 1; i <= 4; ++i) held_by("a.py:" + std::to_string(i) + " grow", i * kMiB);
   const std::vector<SiteHolding> holders = largest_holders(*allocator, kDevice, 3);

@@ -280,19 +280,19 @@ TEST_F(Report, CountsWhatIsOlderThanTheHistoryBesideTheHolders) {
   EXPECT_EQ(at_last["older_bytes"], 100 * kMiB);
 }
 
-// More than the ring keeps: what was there before has no line.
-void request_much(Story& story) {
+// These have no line any more: more follows than the ring keeps.
+void hold_since_long_ago(Story& story, uint64_t bytes) {
+  story.allocate(0x7f0000000000, bytes, bytes);
   for (uint64_t i = 0; i < 1000; ++i) {
     story.allocate(0x7f0010000000, 10 * kMiB, 10 * kMiB);
     story.free(0x7f0010000000, 10 * kMiB);
   }
+  story.memory(bytes, 110 * kMiB, 0, 110 * kMiB);
 }
 
 TEST_F(Report, TellsWhatTheProcessToldWhereTheHistoryHasLostIt) {
   Story story(path());
-  story.allocate(0x7f0000000000, 100 * kMiB, 100 * kMiB);
-  request_much(story);
-  story.memory(100 * kMiB, 110 * kMiB, 0, 110 * kMiB);
+  hold_since_long_ago(story, 100 * kMiB);
   story.held(1'000, "/src/model.py:12 build\n/src/train.py:3 main", 1 * kMiB, 1);
   story.all_held(1'000, kMiB);
   story.held(2'000, "", 8 * kMiB, 4);
@@ -314,9 +314,7 @@ TEST_F(Report, TellsWhatTheProcessToldWhereTheHistoryHasLostIt) {
 
 TEST_F(Report, BelievesTheHistoryWhereItHasNearlyAll) {
   Story story(path());
-  story.allocate(0x7f0000000000, 5 * kMiB, 5 * kMiB);
-  request_much(story);
-  story.memory(5 * kMiB, 110 * kMiB, 0, 110 * kMiB);
+  hold_since_long_ago(story, 5 * kMiB);
   story.held(2'000, "/src/model.py:12 build", 5 * kMiB, 1);
   story.all_held(2'000, 5 * kMiB);
   story.allocate(0x7f0010000000, 50 * kMiB, 50 * kMiB);
