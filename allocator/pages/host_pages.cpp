@@ -20,15 +20,17 @@ CUresult HostPages::create(CUdevice device, uint64_t trial_bytes, uint64_t bytes
                            CUmemGenericAllocationHandle* handle) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  std::optional<CUmemAccessDesc> access;
   {
     const Locked guard(mutex_);
     if (const CUresult result = find_place(device, trial_bytes); result != CUDA_SUCCESS) return result;
     properties.location = place_->location;
+    if (place_->cpu_access) access = driver::cpu_access_to(place_->location);
   }
   const CUresult result = table_.cuMemCreate(handle, bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;
   const Locked guard(mutex_);
-  made_.insert(*handle);
+  made_[*handle] = access;
   any_made_.store(true, std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -42,8 +44,8 @@ void HostPages::forget(CUmemGenericAllocationHandle handle) {
 std::optional<CUmemAccessDesc> HostPages::cpu_access(CUmemGenericAllocationHandle handle) const {
   if (!any_made_.load(std::memory_order_acquire)) return std::nullopt;
   const Locked guard(mutex_);
-  if (!place_ || !place_->cpu_access || !made_.contains(handle)) return std::nullopt;
-  return driver::cpu_access_to(place_->location);
+  const auto page = made_.find(handle);
+  return page == made_.end() ? std::nullopt : page->second;
 }
 
 }  // namespace spillway

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
-#include <set>
+#include <unordered_map>
 
 #include "base/mutex.h"
 #include "driver/host_pages.h"
@@ -37,7 +37,9 @@ class HostPages {
   mutable Mutex<LockOrder::kHostPages> mutex_;
   bool tried_ SPILLWAY_GUARDED_BY(mutex_) = false;
   std::optional<driver::HostPlace> place_ SPILLWAY_GUARDED_BY(mutex_);
-  std::set<CUmemGenericAllocationHandle> made_ SPILLWAY_GUARDED_BY(mutex_);
+  // By page, because a later page may be of another place.
+  std::unordered_map<CUmemGenericAllocationHandle, std::optional<CUmemAccessDesc>> made_
+      SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<bool> any_made_{false};  // until then nobody takes the lock
 };
 
