@@ -91,7 +91,7 @@ c10::DeviceIndex Allocator::current_device() const {
   void* address = nullptr;
   const uint64_t stream = id_of(asker.stream);
   const auto ask = [&] {
-    return C10_UNLIKELY(settings_.pads())
+    return C10_UNLIKELY(settings_.pads(bytes))
                ? core().table->allocate_padded(asker.device, stream, asker.pool, bytes,
                                                settings_.padded(bytes), &address, &failure)
                : core().table->allocate(asker.device, stream, asker.pool, bytes, &address, &failure);

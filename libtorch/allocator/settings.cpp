@@ -66,6 +66,10 @@ void Settings::follow() {
   if (!told_) divides_ = true;
 }
 
+size_t Settings::divisions(uint64_t bytes) {
+  return Config::roundup_power2_divisions(bytes);
+}
+
 uint64_t Settings::smallest_oversize() {
   return Config::max_split_size();
 }
@@ -78,7 +82,7 @@ double Settings::fraction_at_start() {
 uint64_t Settings::padded(uint64_t bytes) const {
   constexpr uint64_t kUnit = kMinBlockSize;
   const uint64_t rounded = std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
-  const size_t parts = Config::roundup_power2_divisions(bytes);
+  const size_t parts = divisions(bytes);
   if (bytes < kUnit || parts <= 1 || bytes <= kUnit * parts) return rounded;
   const uint64_t step = std::bit_floor(bytes) / std::bit_floor(parts);
   return (bytes + step - 1) / step * step;

@@ -4,6 +4,7 @@
 // Thread-safety: every function may be called from any thread, `follow` once. Units: bytes.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -18,8 +19,10 @@ class Settings {
   static double fraction_at_start();
   // throw_on_cudamalloc_oom
   bool rejects() const { return rejects_.load(std::memory_order_relaxed); }
-  // roundup_power2_divisions
-  bool pads() const { return divides_.load(std::memory_order_relaxed); }
+  // roundup_power2_divisions, for a request of that size
+  bool pads(uint64_t bytes) const {
+    return divides_.load(std::memory_order_relaxed) && (told_ || divisions(bytes) > 1);
+  }
   // What a block for `bytes` takes.
   uint64_t padded(uint64_t bytes) const;
   // Whether it counts as oversize (max_split_size_mb); padding at most doubles it.
@@ -30,6 +33,7 @@ class Settings {
 
  private:
   void read();
+  static size_t divisions(uint64_t bytes);
   static uint64_t smallest_oversize();
 
   bool told_ = true;  // of changes; else each request asks
