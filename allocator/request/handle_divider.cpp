@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "allocator/accounting/journal.h"
 #include "allocator/tiers/choice/choose.h"
@@ -71,15 +72,15 @@ std::vector<PartlyUsedHandle> partly_idle_handles(const HeapState& heap) {
 }
 
 std::vector<PartlyUsedHandle> handles_under_cold_blocks(const HeapState& heap, const SpillPlace& where,
-                                                        uint64_t bytes) {
+                                                        const Wanted& wanted) {
   std::vector<PartlyUsedHandle> handles;
+  std::set<uint64_t> seen;
   const Pins pins = heap.shared.pinned();
-  for (const Move& move : choose_moves(heap, bytes, where, UINT64_MAX, Grain::kPages)) {
+  for (const Move& move : choose_moves(heap, wanted, where, UINT64_MAX, Grain::kPages)) {
     Arena& arena = heap.tiling.arena_of(move.block);
     for (const AddressRange& range : straddling(arena, move.range)) {
       const PartlyUsedHandle handle{&arena, range, 0};
-      const bool again = !handles.empty() && handles.back().range.begin == range.begin;
-      if (!again && may_divide(heap, handle, pins)) handles.push_back(handle);
+      if (seen.insert(range.begin).second && may_divide(heap, handle, pins)) handles.push_back(handle);
     }
   }
   return handles;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/pages/supply/page_supply.h"
+#include "allocator/tiers/choice/choose.h"
 #include "allocator/tiers/moving/migration.h"
 
 namespace spillway {
@@ -21,9 +22,9 @@ struct PartlyUsedHandle {
 
 // With idle pages in them, the emptiest first.
 std::vector<PartlyUsedHandle> partly_idle_handles(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
-// In which the coldest blocks that may go have pages beside others, until `bytes` of them could go.
+// In which the coldest blocks that may go have pages beside others, until what is wanted could go.
 std::vector<PartlyUsedHandle> handles_under_cold_blocks(const HeapState& heap, const SpillPlace& where,
-                                                        uint64_t bytes) SPILLWAY_REQUIRES(heap.lock);
+                                                        const Wanted& wanted) SPILLWAY_REQUIRES(heap.lock);
 
 class HandleDivider {
  public:

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "allocator/costs.h"
-#include "allocator/tiers/choice/choose.h"
+#include "allocator/tiers/choice/common_pages.h"
 
 namespace spillway {
 namespace {
@@ -180,12 +180,13 @@ SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noex
   out.needed_bytes = lacking(*missing);
   if (out.needed_bytes == 0) return out;
   const Grain grain = may_divide_for(where) ? Grain::kPages : Grain::kHandles;
-  std::vector<Move> moves = choose_moves(heap_, out.needed_bytes, where, UINT64_MAX, grain);
+  const Wanted wanted{.bytes = out.needed_bytes, .place = missing->placement.claim};
+  std::vector<Move> moves = choose_moves(heap_, wanted, where, UINT64_MAX, grain);
   out.movable_bytes = bytes_of(moves);
   if (out.movable_bytes < out.needed_bytes) return out;
   if (out.movable_bytes > where.most_bytes) {
     if (!where.part) return out;
-    moves = choose_moves(heap_, out.needed_bytes, where, where.most_bytes, grain);
+    moves = choose_moves(heap_, wanted, where, where.most_bytes, grain);
   }
   out.bytes = bytes_of(moves);
   const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
@@ -205,9 +206,9 @@ void WaitingRequest::divide_for_spill(const SpillPlace& where) {
     const Locked guard(heap_.lock);
     const std::optional<Shortfall> missing = shortfall();
     const uint64_t needed = missing ? lacking(*missing) : 0;
-    if (needed == 0 || bytes_of(choose_moves(heap_, needed, where, where.most_bytes)) >= needed) return;
+    if (needed == 0 || bytes_of(own_moves(heap_, needed, where, where.most_bytes)) >= needed) return;
     heap_.tiling.all_is_drained(heap_.order);
-    handles = handles_under_cold_blocks(heap_, where, needed);
+    handles = handles_under_cold_blocks(heap_, where, {.bytes = needed, .place = missing->placement.claim});
   }
   makers_.divider.divide(handles, UINT64_MAX, &miss_.pages);
 }
@@ -228,8 +229,9 @@ SpillResult WaitingRequest::spill(const SpillPlace& where) noexcept {
     idle = heap_.tiling.take_idle(needed);
     for (const IdleRange& it : idle) needed -= std::min(needed, it.range.bytes());
     if (needed != 0)
-      moves = choose_moves(heap_, needed + costs::ahead_bytes(heap_.most_bytes()), where, where.most_bytes);
+      moves = choose_moves(heap_, {needed, costs::ahead_bytes(heap_.most_bytes())}, where, where.most_bytes);
     heap_.tiers.spilled.begin_moves(moves);
+    take_free_parts(heap_, moves);
   }
   const uint64_t idle_bytes = makers_.reclaimer.hold(idle, IdlePages::kKeep, &miss_.pages);
   const SpillResult moved = makers_.spiller.move_out(std::move(moves), where, &miss_.pages);

@@ -1,6 +1,7 @@
 #include "allocator/tiers/block_releaser.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "allocator/accounting/journal.h"
 
@@ -23,6 +24,7 @@ bool BlockReleaser::unmap_pieces(Block* block) {
     const Locked guard(heap_.lock);
     SpilledBlocks::Spilled* there = heap_.tiers.spilled.find(block);
     if (there == nullptr) return true;
+    heap_.tiers.spilled.adopt_common(block);
     arena = &heap_.tiling.arena_of(block);
     for (Piece& piece : there->pieces)
       if (!piece.gone) pieces.push_back(&piece);  // claimed: nobody else changes them
@@ -48,32 +50,48 @@ bool BlockReleaser::unmap_pieces(Block* block) {
 
 void BlockReleaser::release_claimed(Block* block) {
   const SharedLocked mapping(heap_.mappings_mutex);
-  if (!unmap_pieces(block)) return;
-  if (heap_.watched()) [[unlikely]]
-    journal::tell(heap_, Change::kFreed, block);
+  bool told = false;
+  do {
+    if (!unmap_pieces(block)) return;
+    if (heap_.watched() && !std::exchange(told, true)) [[unlikely]]
+      journal::tell(heap_, Change::kFreed, block);
+  } while (!finish(block));
+}
+
+// False: meanwhile the last other block left a common piece, which is to be unmapped first.
+bool BlockReleaser::finish(Block* block) {
   journal::BlockRecord freed{.kind = trace::Kind::kFree};
   {
     const Locked guard(heap_.lock);
-    Arena& arena = heap_.tiling.arena_of(block);
+    if (heap_.tiers.spilled.contains(block) && heap_.tiers.spilled.adopt_common(block)) return false;
     freed.address = block->address, freed.bytes = block->size, freed.requested = block->tag;
-    freed.stream = arena.stream();
+    freed.stream = heap_.tiling.arena_of(block).stream();
     heap_.usage.complete(freed.bytes, freed.requested);
     freed.order = ++heap_.order;
-    const std::vector<Piece> pieces = heap_.tiers.spilled.forget(block);
-    for (const Piece& piece : pieces) forget_pages(block, piece);
-    if (pieces.empty()) {
-      arena.put_hole(block, freed.order);
-    } else {
-      arena.restore(block, freed.order);
-      if (heap_.tiers.spilled.empty()) heap_.clear_slow(kSlowSpilled);
-    }
+    put_back(block, freed.order);
   }
   journal::block(heap_, freed);
+  return true;
+}
+
+void BlockReleaser::put_back(Block* block, uint64_t order) {
+  Arena& arena = heap_.tiling.arena_of(block);
+  if (!heap_.tiers.spilled.contains(block)) {
+    arena.put_hole(block, order);
+    return;
+  }
+  const std::vector<Piece> pieces = heap_.tiers.spilled.forget(block);
+  for (const Piece& piece : pieces) {
+    forget_pages(arena, piece);
+    restore_in(arena, piece.range, block, order);
+  }
+  arena.restore(block, order);
+  if (heap_.tiers.spilled.empty()) heap_.clear_slow(kSlowSpilled);
 }
 
 // Pages that wait for the bytes of a file are the arena's like any other.
-void BlockReleaser::forget_pages(const Block* block, const Piece& piece) {
-  if (!piece.mapped) heap_.tiling.arena_of(block).set_pages(piece.range, 0);
+void BlockReleaser::forget_pages(Arena& arena, const Piece& piece) {
+  if (!piece.mapped) arena.set_pages(piece.range, 0);
 }
 
 void BlockReleaser::retry() {
@@ -91,19 +109,16 @@ bool BlockReleaser::must_retry() {
 }
 
 void BlockReleaser::end() {
-  SpilledBlocks::Map spilled;
+  std::vector<std::pair<Block*, Piece>> pieces;
   {
     const Locked guard(heap_.lock);
-    spilled = heap_.tiers.spilled.forget_all();
-    for (const auto& [block, there] : spilled)
-      for (const Piece& piece : there.pieces) forget_pages(block, piece);
+    pieces = heap_.tiers.spilled.forget_all();
+    for (const auto& [block, piece] : pieces) forget_pages(heap_.tiling.arena_of(block), piece);
   }
-  for (const auto& [block, there] : spilled) {
-    for (const Piece& piece : there.pieces) {
-      if (piece.gone || piece.tier == Tier::kNvme) continue;
-      heap_.device->unmap(piece.range.begin, piece.range.bytes());
-      memory_.give_back(piece);
-    }
+  for (const auto& [unused, piece] : pieces) {
+    if (piece.gone || piece.tier == Tier::kNvme) continue;
+    heap_.device->unmap(piece.range.begin, piece.range.bytes());
+    memory_.give_back(piece);
   }
   memory_.host().release(0);
 }

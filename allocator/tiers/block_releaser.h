@@ -23,7 +23,9 @@ class BlockReleaser {
 
  private:
   bool unmap_pieces(Block* block);
-  void forget_pages(const Block* block, const Piece& piece) SPILLWAY_REQUIRES(heap_.lock);
+  bool finish(Block* block);
+  void put_back(Block* block, uint64_t order) SPILLWAY_REQUIRES(heap_.lock);
+  void forget_pages(Arena& arena, const Piece& piece) SPILLWAY_REQUIRES(heap_.lock);
 
   HeapState& heap_;
   TierMemory& memory_;

@@ -102,13 +102,14 @@ uint64_t Spiller::settle(const std::vector<Move>& moves, PageReservation* into) 
   const Locked guard(heap_.lock);
   uint64_t bytes = 0;
   for (const Move& move : moves) {
-    if (!move.done) continue;
     Arena& arena = heap_.tiling.arena_of(move.block);
+    if (!move.done) {
+      if (move.common) restore_in(arena, move.range, move.block, heap_.order);
+      continue;
+    }
     into->add(move.from);
     arena.set_pages(move.range, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
-    heap_.tiers.spilled.add(
-        move.block,
-        {.range = move.range, .pages = move.to, .tier = move.tier, .peer = move.peer, .stored = move.stored});
+    heap_.tiers.spilled.add(move);
     bytes += move.range.bytes();
   }
   heap_.pages.unmap(bytes);

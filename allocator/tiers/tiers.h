@@ -1,6 +1,6 @@
 // Moving the memory of live blocks to another tier, at the same address, and back. Kernels can use it there
 // too, more slowly: a wrong choice costs time and no value. Whole pages only, of blocks that nobody else
-// maps, in the default pool.
+// maps, in the default pool; to the host also pages on which several such blocks lie.
 //
 // A block that the program registered and does not use at the moment can also go to a file: its addresses
 // stay reserved with nothing behind them, until the program says that it uses it again.

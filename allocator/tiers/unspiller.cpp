@@ -90,8 +90,10 @@ uint64_t Unspiller::settle(const std::vector<Move>& moves, PageReservation* page
       pages->add(move.to);
       continue;
     }
-    set_pages(heap_.tiling.arena_of(move.block), move.range.begin, move.to);
-    heap_.tiers.spilled.remove(move.block, move.range.begin);
+    Arena& arena = heap_.tiling.arena_of(move.block);
+    set_pages(arena, move.range.begin, move.to);
+    heap_.tiers.spilled.remove(move);
+    if (move.common) restore_in(arena, move.range, move.block, heap_.order);
     bytes += move.range.bytes();
   }
   heap_.pages.map(bytes);

@@ -312,17 +312,36 @@ Block* Arena::finish(Block* busy, uint64_t address, uint64_t size, uint64_t requ
 void Arena::restore(Block* busy, uint64_t order) {
   while (busy != nullptr) {
     const uint64_t page_start = busy->address / page_bytes_ * page_bytes_;
-    const bool is_void = page(page_start) == 0;
-    uint64_t end = page_start;
-    while (end < busy->end() && (page(end) == 0) == is_void) end += page_bytes_;
+    const bool is_void = page(page_start) == 0, elsewhere = page(page_start) == kPageElsewhere;
+    uint64_t end = page_start + page_bytes_;
+    while (end < busy->end() && !elsewhere && page(end) != kPageElsewhere && (page(end) == 0) == is_void)
+      end += page_bytes_;
     Block* rest = nullptr;
     if (end < busy->end()) {
       split(busy, end - busy->address);
       rest = busy->next;
     }
-    put(busy, is_void ? BlockState::kVoid : BlockState::kHole, is_void ? 0 : order);
+    if (elsewhere)
+      busy->state = BlockState::kBusy;
+    else
+      put(busy, is_void ? BlockState::kVoid : BlockState::kHole, is_void ? 0 : order);
     busy = rest;
   }
+}
+
+std::vector<Block*> blocks_in(AddressRange range, Block* near, BlockState state) {
+  std::vector<Block*> blocks;
+  const auto collect = [&](Block* block, Block* Block::* step) {
+    for (; block != nullptr && block->address < range.end && block->end() > range.begin; block = block->*step)
+      if (block->state == state) blocks.push_back(block);
+  };
+  collect(near, &Block::previous);
+  collect(near->next, &Block::next);
+  return blocks;
+}
+
+void restore_in(Arena& arena, AddressRange range, Block* near, uint64_t order) {
+  for (Block* block : blocks_in(range, near, BlockState::kBusy)) arena.restore(block, order);
 }
 
 Block* Arena::claim_pages(Block* hole, AddressRange range) {
@@ -375,10 +394,13 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     const uint64_t last =
         is_void ? std::min(block->end(), segment.range.begin + segment.pages.size() * page_bytes_)
                 : block->end();
-    for (uint64_t page = block->address / page_bytes_ * page_bytes_; page < last && has_pages();
-         page += page_bytes_)
-      if (mapped(page) == is_void)
+    for (uint64_t at = block->address / page_bytes_ * page_bytes_; at < last && has_pages();
+         at += page_bytes_) {
+      if (mapped(at) == is_void)
         return "pages do not agree with the block at " + std::to_string(block->address);
+      if (block->state == BlockState::kHole && !is_page(page(at)))
+        return "a free block lies on a page in another tier at " + std::to_string(block->address);
+    }
     if (block->state == BlockState::kHole) {
       ++count->holes;
       count->hole_bytes += block->size;

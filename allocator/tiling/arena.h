@@ -132,7 +132,8 @@ class Arena {
   // The busy block's pages are all mapped: gives [address, address + size) to the program, the rest becomes
   // holes.
   Block* finish(Block* busy, uint64_t address, uint64_t size, uint64_t requested);
-  // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
+  // The busy block goes back to what it was: voids where there are no pages, holes elsewhere. On pages whose
+  // memory lies in another tier, because others need it, it stays busy.
   void restore(Block* busy, uint64_t order);
 
   // allocations.cpp: an allocation becomes a segment, and its beginning a live block. One that is idle whole
@@ -204,6 +205,10 @@ AddressRange allocation_of(const Arena& arena, const Block* first);
 inline bool is_alone(const Block* block) {
   return block->previous == nullptr && block->next == nullptr;
 }
+// Of that state, with bytes in the range; `near` is a block that has some there.
+std::vector<Block*> blocks_in(AddressRange range, Block* near, BlockState state);
+// Arena::restore of all busy blocks in the range.
+void restore_in(Arena& arena, AddressRange range, Block* near, uint64_t order);
 // One behind the other from `address` on.
 void set_pages(Arena& arena, uint64_t address, std::span<const driver::Page> pages);
 // Of a range of whole handles.

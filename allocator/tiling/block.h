@@ -31,7 +31,7 @@ enum class BlockState : uint8_t {
   kVoid,     // no pages behind it
   kLive,     // the program's
   kPending,  // freed, waits for other streams
-  kBusy,     // taken out while pages behind it change
+  kBusy,     // taken out: pages behind it change, or are in another tier for other blocks
 };
 
 struct alignas(64) Block {

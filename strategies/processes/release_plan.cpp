@@ -4,7 +4,7 @@
 
 namespace spillway {
 namespace {
-constexpr uint64_t kPageBytes = 2 << 20;
+constexpr uint64_t kCachePageBytes = 2 << 20;
 }
 
 ReleasePlan release_plan_of(const Holding& holding, uint64_t guarantee_bytes) {
@@ -20,7 +20,7 @@ ReleasePlan release_plan_of(const Holding& holding, uint64_t guarantee_bytes) {
     spare -= cached;
   }
   gift.every_page = holding.cached_bytes <= spare;
-  gift.bytes = gift.every_page ? holding.cached_bytes : spare / kPageBytes * kPageBytes;
+  gift.bytes = gift.every_page ? holding.cached_bytes : spare / kCachePageBytes * kCachePageBytes;
   return gift;
 }
 

@@ -4,11 +4,27 @@
 // Errors: none.
 #pragma once
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 
 #include "allocator/tiling/block.h"
 
 namespace spillway {
+
+// What goes first is the least. Coldest first, and what was used a moment ago last. Of what was never seen in
+// use the latest first: weights are older than activations.
+struct Coldness {
+  bool recent = false;
+  double frequency = 0;
+  uint64_t born = 0;
+
+  auto operator<=>(const Coldness& other) const {
+    if (recent != other.recent) return std::partial_ordering(recent <=> other.recent);
+    if (frequency != other.frequency) return frequency <=> other.frequency;
+    return std::partial_ordering(other.born <=> born);
+  }
+  bool operator==(const Coldness& other) const = default;
+};
 
 class AccessFrequency {
  public:
@@ -42,6 +58,9 @@ class AccessFrequency {
   // Used a moment ago: what is about to be queued may use it again.
   static bool recent(const Block* block, uint64_t order) { return order - block->touched < kRecent; }
   static uint64_t born(const Block* block) { return block->history >> kUsesBits; }
+  Coldness coldness(const Block* block, uint64_t order) const {
+    return {recent(block, order), of(block, order), born(block)};
+  }
 
  private:
   static constexpr uint64_t kRecent = 64;  // allocations and frees

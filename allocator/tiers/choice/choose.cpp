@@ -1,8 +1,11 @@
 #include "allocator/tiers/choice/choose.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "allocator/costs.h"
+#include "allocator/tiers/choice/common_pages.h"
+#include "allocator/tiers/choice/movable.h"
 #include "allocator/tiers/host/host_memory.h"
 
 namespace spillway {
@@ -11,47 +14,37 @@ namespace {
 // A share of the limit stays free when something comes back.
 constexpr uint64_t kMarginShare = 20;
 
-// What of a block is on the device and may go: what is behind it went before.
+// What of a block is on the device: what is behind it went before. A common piece has its beginning or its
+// end, with whole pages of it too where it is a large handle.
+AddressRange on_device(const HeapState& heap, Block* block) SPILLWAY_REQUIRES(heap.lock) {
+  AddressRange range = range_of(block);
+  const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
+  if (there == nullptr) return range;
+  if (!there->pieces.empty()) range.end = std::min(range.end, there->pieces.back().range.begin);
+  for (const uint64_t begin : there->common) {
+    if (begin <= block->address)
+      range.begin = std::max(range.begin, heap.tiers.spilled.common().at(begin).piece.range.end);
+    else
+      range.end = std::min(range.end, begin);
+  }
+  return {range.begin, std::max(range.begin, range.end)};
+}
+
+// What of that may go: only what was registered of it to a file.
 AddressRange movable(const HeapState& heap, Block* block, Tier where, Grain grain)
     SPILLWAY_REQUIRES(heap.lock) {
-  AddressRange range{block->address, block->end()};
-  if (where == Tier::kNvme)  // only what was registered of it
+  AddressRange range = on_device(heap, block);
+  if (where == Tier::kNvme)
     range.end = std::min(range.end, block->address + heap.tiers.registered.find(block)->bytes);
-  const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
-  if (there != nullptr && !there->pieces.empty())
-    range.end = std::min(range.end, there->pieces.back().range.begin);
   if (grain == Grain::kHandles) return heap.tiling.arena_of(block).whole_handles(range);
   const uint64_t page = heap.page_bytes;
   range = {(range.begin + page - 1) / page * page, range.end / page * page};
   return {range.begin, std::max(range.begin, range.end)};
 }
 
-bool may_move(const HeapState& heap, Block* block, const Pins& pins) SPILLWAY_REQUIRES(heap.lock) {
-  if (block->state != BlockState::kLive || (block->shared & kOtherProcesses) != 0) return false;
-  const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
-  return (there == nullptr || !there->moving) && !pins.cover(block->address, block->size);
-}
-
-// What lies in a file must come back before more of the block goes to where it could be used.
-bool may_go(const HeapState& heap, Block* block, Tier where) SPILLWAY_REQUIRES(heap.lock) {
-  const RegisteredBlocks::Registered* entry = heap.tiers.registered.find(block);
-  if (entry != nullptr && entry->uses != 0) return false;
-  if (where == Tier::kNvme) return entry != nullptr;
-  const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
-  return there == nullptr || there->pieces.empty() || there->pieces.back().tier != Tier::kNvme;
-}
-
-// Coldest first, and what was used a moment ago last. Of those that were never seen in use the latest first:
-// weights are older than activations.
 struct Candidate {
-  bool recent;
-  double frequency;
+  Coldness coldness;
   Block* block;
-  bool operator<(const Candidate& other) const {
-    if (recent != other.recent) return other.recent;
-    return frequency < other.frequency || (frequency == other.frequency &&
-                                           AccessFrequency::born(block) > AccessFrequency::born(other.block));
-  }
 };
 
 std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where, Grain grain)
@@ -59,17 +52,15 @@ std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where, Grain grai
   std::vector<Candidate> cold;
   const Pins pins = heap.shared.pinned();
   const auto consider = [&](Block* block) SPILLWAY_REQUIRES(heap.lock) {
-    if (may_move(heap, block, pins) && may_go(heap, block, where) &&
-        movable(heap, block, where, grain).bytes() != 0)
-      cold.push_back(
-          {AccessFrequency::recent(block, heap.order), heap.tiers.access.of(block, heap.order), block});
+    if (may_go(heap, block, where, pins) && movable(heap, block, where, grain).bytes() != 0)
+      cold.push_back({heap.tiers.access.coldness(block, heap.order), block});
   };
   for (const auto& arena : heap.tiling.arenas()) {
     if (arena->pool() != 0 || !arena->has_pages() || arena->small()) continue;
     for (const Segment& segment : arena->segments())
       for (Block* block = segment.first; block != nullptr; block = block->next) consider(block);
   }
-  std::stable_sort(cold.begin(), cold.end());
+  std::ranges::stable_sort(cold, {}, &Candidate::coldness);
   return cold;
 }
 
@@ -132,14 +123,22 @@ Move return_of(Block* block, const Piece& piece) {
   return {.block = block, .range = piece.range, .was = piece.tier, .from = piece.pages};
 }
 
+// The pieces that went last are the first to come: what stays elsewhere remains the block's end.
+std::vector<Move> returns_of(Block* block, const std::vector<Piece>& pieces) {
+  std::vector<Move> moves;
+  for (auto piece = pieces.rbegin(); piece != pieces.rend() && piece->tier != Tier::kNvme; ++piece)
+    moves.push_back(return_of(block, *piece));
+  return moves;
+}
+
 bool any_of_block(const std::vector<Move>& moves, const Block* block) {
   return std::any_of(moves.begin(), moves.end(), [&](const Move& move) { return move.block == block; });
 }
 
 }  // namespace
 
-std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
-                               uint64_t most_bytes, Grain grain) {
+std::vector<Move> own_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
+                            uint64_t most_bytes, Grain grain) {
   std::vector<Move> moves;
   uint64_t taken = 0;
   bytes = std::min(bytes, most_bytes / heap.page_bytes * heap.page_bytes);
@@ -151,6 +150,16 @@ std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const Spil
     taken += end;
     bytes -= std::min(bytes, end);
   }
+  return moves;
+}
+
+std::vector<Move> choose_moves(const HeapState& heap, const Wanted& wanted, const SpillPlace& where,
+                               uint64_t most_bytes, Grain grain) {
+  std::vector<Move> moves = own_moves(heap, wanted.bytes + wanted.ahead_bytes, where, most_bytes, grain);
+  const uint64_t own = bytes_of(moves);
+  if (own >= wanted.bytes || where.tier != Tier::kHost) return moves;
+  const Wanted more{.bytes = wanted.bytes - own, .place = wanted.place};
+  std::ranges::move(common_moves(heap, more, most_bytes - own, grain), std::back_inserter(moves));
   return moves;
 }
 
@@ -167,26 +176,27 @@ uint64_t returnable_bytes(const HeapState& heap) {
   const Pins pins = heap.shared.pinned();
   for (const auto& [block, there] : heap.tiers.spilled.all())
     if (may_return(block, there, pins) && there.pieces.back().range.bytes() <= room) return room;
-  return 0;
+  const auto fits = [&](const auto& common) { return common.second.range.bytes() <= room; };
+  return std::ranges::any_of(common_returns(heap, pins), fits) ? room : 0;
 }
 
-// The pieces that went last are the first to come: what stays elsewhere remains the block's end.
 std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
-  std::vector<std::pair<double, Block*>> blocks;
+  std::vector<std::pair<double, std::vector<Move>>> groups;  // by what their return is worth
   const Pins pins = heap.shared.pinned();
-  for (const auto& [block, there] : heap.tiers.spilled.all()) {
-    if (!may_return(block, there, pins)) continue;
-    const Piece& last = there.pieces.back();
-    blocks.emplace_back(heap.tiers.access.of(block, heap.order) / bytes_per_us(heap, last.tier), block);
-  }
-  std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [block, there] : heap.tiers.spilled.all())
+    if (may_return(block, there, pins))
+      groups.emplace_back(
+          heap.tiers.access.of(block, heap.order) / bytes_per_us(heap, there.pieces.back().tier),
+          returns_of(block, there.pieces));
+  for (auto& [uses, move] : common_returns(heap, pins))
+    groups.emplace_back(uses / bytes_per_us(heap, Tier::kHost), std::vector<Move>{std::move(move)});
+  std::ranges::stable_sort(groups, [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Move> moves;
-  for (const auto& [unused, block] : blocks) {
-    const std::vector<Piece>& pieces = heap.tiers.spilled.find(block)->pieces;
-    for (auto piece = pieces.rbegin(); piece != pieces.rend() && piece->tier != Tier::kNvme; ++piece) {
-      if (piece->range.bytes() > most_bytes) break;
-      most_bytes -= piece->range.bytes();
-      moves.push_back(return_of(block, *piece));
+  for (auto& [unused, group] : groups) {
+    for (Move& move : group) {
+      if (move.range.bytes() > most_bytes) break;
+      most_bytes -= move.range.bytes();
+      moves.push_back(std::move(move));
     }
   }
   return moves;
@@ -203,11 +213,12 @@ Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
   auto next = cold.begin();
   uint64_t left = where.most_bytes;
   for (Move& move : choose_returns(heap, UINT64_MAX)) {
-    if (heap.order - AccessFrequency::born(move.block) < young) continue;
+    if (move.common || heap.order - AccessFrequency::born(move.block) < young) continue;
     const double most = heap.tiers.access.of(move.block, heap.order) / kGain;
     uint64_t needed = move.range.bytes();
     std::vector<Move> out;
-    for (; needed != 0 && next != cold.end() && !next->recent && next->frequency < most; ++next) {
+    for (; needed != 0 && next != cold.end() && !next->coldness.recent && next->coldness.frequency < most;
+         ++next) {
       if (any_of_block(exchange.in, next->block) || next->block == move.block) continue;
       needed -= std::min(needed, add_end(heap, next->block, needed, where, {}, Grain::kHandles, &out));
     }
@@ -262,9 +273,11 @@ double slowdown(const HeapState& heap, const std::vector<Move>& moves) {
   const auto add = [&](const Block* block, uint64_t bytes, Tier tier) SPILLWAY_REQUIRES(heap.lock) {
     us += heap.tiers.access.of(block, heap.order) * static_cast<double>(bytes) / bytes_per_us(heap, tier);
   };
-  for (const auto& [block, there] : tiers.spilled.all())
-    for (const Piece& piece : there.pieces) add(block, piece.range.bytes(), piece.tier);
-  for (const Move& move : moves) add(move.block, move.range.bytes(), move.tier);
+  tiers.spilled.each_piece([&](const Block* block, const Piece& piece) SPILLWAY_REQUIRES(heap.lock) {
+    add(block, bytes_in(block, piece.range), piece.tier);
+  });
+  for (const Move& move : moves)
+    for (const Block* block : blocks_of(move)) add(block, bytes_in(block, move.range), move.tier);
   return steps_known ? tiers.steps.expected(us) : 1 + us / tiers.bandwidth.us_per_order();
 }
 

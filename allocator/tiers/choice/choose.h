@@ -13,9 +13,17 @@ namespace spillway {
 // What of a block may go: its whole handles, or also its pages of handles that it shares, once they are
 // divided.
 enum class Grain : uint8_t { kHandles, kPages };
-// Of at least `bytes`, and at most `most_bytes`. To the host a block's moves are no larger than a chunk,
-// unless a handle is.
-std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
+// Of pages that a block has to itself, at least `bytes`, and at most `most_bytes`. To the host a block's
+// moves are no larger than a chunk, unless a handle is.
+std::vector<Move> own_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
+                            uint64_t most_bytes, Grain grain = Grain::kHandles) SPILLWAY_REQUIRES(heap.lock);
+struct Wanted {
+  uint64_t bytes = 0;
+  uint64_t ahead_bytes = 0;  // beyond these, while there are such pages
+  AddressRange place{};      // where they are to be used: free memory there stays
+};
+// The same; and where these pages do not suffice, to the host also such as no block has to itself.
+std::vector<Move> choose_moves(const HeapState& heap, const Wanted& wanted, const SpillPlace& where,
                                uint64_t most_bytes, Grain grain = Grain::kHandles)
     SPILLWAY_REQUIRES(heap.lock);
 // Of blocks that come back by themselves, at most `most_bytes`. One move a block.

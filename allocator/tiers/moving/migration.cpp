@@ -172,7 +172,8 @@ void Migration::end(Block* block) {
 void Migration::end(const std::vector<Move>& moves) {
   std::set<Block*> ended;
   for (const Move& move : moves)
-    if (ended.insert(move.block).second) end(move.block);
+    for (Block* block : blocks_of(move))
+      if (ended.insert(block).second) end(block);
 }
 
 void Migration::leave_over(const Remap& remap) {

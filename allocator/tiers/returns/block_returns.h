@@ -48,9 +48,11 @@ class BlockReturns {
   void settle(Block* block, const Piece& piece);
 
   Status return_pieces(Block* block, uint64_t address, FailurePtr* failure);
-  Status return_piece(Block* block, const Piece& piece, FailurePtr* failure);
-  Status move_at_rest(Block* block, std::vector<Move>& moves, Miss& miss, FailurePtr* failure);
-  bool is_pinned(const Block* block) const;
+  Status claim_next(Block* block, uint64_t address, std::optional<Move>* move);
+  Status claim_common(Block* block, uint64_t address, std::optional<Move>* move);
+  Status return_piece(Block* block, Move move, FailurePtr* failure);
+  Status move_at_rest(std::vector<Move>& moves, Miss& miss, FailurePtr* failure);
+  bool is_pinned(AddressRange range) const;
 
   HeapState& heap_;
   RequestPath& requests_;

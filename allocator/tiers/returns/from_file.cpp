@@ -82,7 +82,7 @@ void BlockReturns::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
 void BlockReturns::settle(Block* block, const Piece& piece) {
   {
     const Locked guard(heap_.lock);
-    heap_.tiers.spilled.remove(block, piece.range.begin);
+    heap_.tiers.spilled.remove({.block = block, .range = piece.range});
   }
   migration_.record({.block = block, .range = piece.range, .was = Tier::kNvme}, CUDA_SUCCESS);
 }

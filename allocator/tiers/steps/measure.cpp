@@ -16,9 +16,12 @@ double link_us_of(const HeapState& heap, Block* block) SPILLWAY_REQUIRES(heap.lo
   const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
   if (there == nullptr) return 0;
   double us = 0;
-  for (const Piece& piece : there->pieces)
+  const auto add = [&](const Piece& piece) SPILLWAY_REQUIRES(heap.lock) {
     if (piece.tier != Tier::kNvme)
-      us += static_cast<double>(piece.range.bytes()) / bytes_per_us(heap, piece.tier);
+      us += static_cast<double>(bytes_in(block, piece.range)) / bytes_per_us(heap, piece.tier);
+  };
+  for (const Piece& piece : there->pieces) add(piece);
+  for (const uint64_t begin : there->common) add(heap.tiers.spilled.common().at(begin).piece);
   return us;
 }
 

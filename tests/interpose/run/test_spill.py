@@ -35,6 +35,28 @@ class Spill(Case):
         self.assertEqual(ended.output, with_room.output)
         self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*MiB")
 
+    def test_a_model_of_tensors_without_a_page_to_themselves_trains_on_half_of_its_peak(self):
+        program = """
+import torch
+torch.manual_seed(0)
+layers = [torch.nn.Linear(640, 640) for _ in range(14)]  # 1.6 MiB each
+model = torch.nn.Sequential(*layers).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+for _ in range(4):
+    loss = model(torch.randn(32, 640).cuda()).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(loss.item().hex(), torch.cuda.max_memory_allocated() >> 20)
+"""
+        with_room = self.simulate(sys.executable, "-c", program, card=(*self.computing, "4GiB"))
+        peak = int(with_room.output.split()[-1])
+        self.assertGreater(peak, 80, with_room.errors)
+        ended = self.run_on(sys.executable, "-c", program, card=(*self.computing, "44MiB"),
+                            options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertEqual(ended.output, with_room.output)
+
     def test_what_slows_the_program_too_much_is_used_where_nothing_else_helps_and_said_once(self):
         ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB",
                                                          "--max-slowdown", "1.0"])

@@ -58,10 +58,11 @@ struct Instruction {
   }
 };
 
-// About twice what the devices hold is asked for, so that most of it has to lie elsewhere.
+// About twice what the devices hold is asked for, so that most of it has to lie elsewhere. `parts`: how many
+// times as small all sizes are; with few pages in a block, several blocks lie on most.
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed) {}
+  explicit Generator(uint64_t seed, uint64_t parts = 1) : random_(seed), parts_(parts) {}
 
   Instruction next() {
     const uint64_t dice = pick(1000);
@@ -78,7 +79,7 @@ class Generator {
     if (dice < 910) return {Do::kHint, 0, slot, where};
     if (dice < 916) return {Do::kBringBack, 0, slot, where};
     if (dice < 926) return {Do::kEmptyCache, 0, slot, where};
-    if (dice < 936) return {Do::kLimit, (24 + pick(32)) * kMiB, slot, where};
+    if (dice < 936) return {Do::kLimit, (24 + pick(32)) * kMiB / parts_, slot, where};
     if (dice < 943) return {Do::kCapacity, (16 + pick(112)) * kMiB, slot, where};
     if (dice < 949) return {Do::kOthers, pick(32) * kMiB, slot, where};
     if (dice < 985) return {Do::kFail, 1 + pick(pick(3) == 0 ? 12 : 2), slot, where};
@@ -91,10 +92,11 @@ class Generator {
   uint64_t size() {
     const uint64_t kind = pick(8);
     if (kind == 0) return (1 + pick(128)) * 512;
-    if (kind == 1) return (1 + pick(12 * kMiB / 512)) * 512;
-    return (1 + pick(16 * kMiB / 512)) * 512;
+    if (kind == 1) return (1 + pick(12 * kMiB / 512 / parts_)) * 512;
+    return (1 + pick(16 * kMiB / 512 / parts_)) * 512;
   }
   std::mt19937_64 random_;
+  uint64_t parts_;
 };
 
 }  // namespace spillway::testing::tiers

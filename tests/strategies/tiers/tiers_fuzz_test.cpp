@@ -15,6 +15,7 @@ using tiers::kDevices, tiers::kUsedDevices, tiers::Machine, tiers::OnDevice;
 // Much, or so little that what may go to the file does.
 constexpr uint64_t kHostBytes[] = {24 * kMiB, 2 * kMiB}, kPeerBytes[] = {16 * kMiB, 2 * kMiB};
 constexpr uint64_t kFileBytes = 48 * kMiB;
+constexpr uint64_t kParts = 5;  // blocks of 3 MiB at most
 
 uint64_t number(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -36,7 +37,7 @@ class TiersFuzz : public SimulatedDevice {
     SimulatedDevice::TearDown();
   }
 
-  void start(bool little) {
+  void start(bool little, uint64_t parts) {
     restart();
     for (size_t device = 0; device < kDevices; ++device)
       ASSERT_EQ(control->set_capacity(static_cast<int>(device), 96 * kMiB), CUDA_SUCCESS);
@@ -55,7 +56,8 @@ class TiersFuzz : public SimulatedDevice {
     ladder->add(make_spill_to_nvme(*allocator, limits));
     ladder->set_gate(&gate);
     allocator->set_handler(ladder.get());
-    for (size_t device = 0; device < kUsedDevices; ++device) allocator->limit(Machine::id(device), 40 * kMiB);
+    for (size_t device = 0; device < kUsedDevices; ++device)
+      allocator->limit(Machine::id(device), 40 * kMiB / parts);
   }
 
   // `exact`: nothing has failed on purpose, so that nothing waits to be tried again.
@@ -100,8 +102,9 @@ class TiersFuzz : public SimulatedDevice {
   void run(uint64_t seed, uint64_t count) {
     const bool inject = seed % 2 == 0;
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-    start(seed / 2 % 2 != 0);
-    tiers::Generator generator(seed);
+    const uint64_t parts = seed / 4 % 2 != 0 ? kParts : 1;
+    start(seed / 2 % 2 != 0, parts);
+    tiers::Generator generator(seed, parts);
     Machine machine(table, *allocator, file, streams, inject);
     std::vector<tiers::Instruction> done;
     for (uint64_t i = 0; i < count; ++i) {
