@@ -31,10 +31,13 @@ Offer refused(const char* format, uint64_t first, uint64_t second) {
   return offer;
 }
 
-Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
+Offer offer_of(const SpillEstimate& estimate, Tier tier, double most_slowdown) {
   if (estimate.movable_bytes < estimate.needed_bytes)
-    return refused("of %s that must go, only %s can: the rest is pinned, or shares pages with what is",
-                   estimate.needed_bytes, estimate.movable_bytes);
+    return refused(
+        tier == Tier::kHost
+            ? "of %s that must go, only %s can: the rest is pinned, or shares pages with what is"
+            : "of %s that must go, only %s can: the rest is pinned, or shares pages with other blocks",
+        estimate.needed_bytes, estimate.movable_bytes);
   Offer offer;
   if (most_slowdown != 0 && estimate.slowdown > most_slowdown) {
     offer.takes = Takes::kSlow;

@@ -19,6 +19,6 @@ uint64_t host_bytes_to_make(Allocator& allocator, const SpillLimits& limits);
 Offer refused(const char* format, uint64_t first, uint64_t second);
 // Bytes and their cost; or why not: too little may move. Where the program would become too slow it is the
 // last resort, and says so.
-Offer offer_of(const SpillEstimate& estimate, double most_slowdown);
+Offer offer_of(const SpillEstimate& estimate, Tier tier, double most_slowdown);
 
 }  // namespace spillway

@@ -17,7 +17,7 @@ class SpillToHost final : public Strategy {
     if (estimate.movable_bytes >= estimate.needed_bytes && estimate.useful_bytes == 0)
       return refused("%s must go, and of the budget of host memory %s are left", estimate.needed_bytes,
                      where.most_bytes);
-    return offer_of(estimate, limits_.most_slowdown);
+    return offer_of(estimate, Tier::kHost, limits_.most_slowdown);
   }
   Relief relieve(PendingRequest& request) noexcept override {
     const DeviceId device = request.event.device;

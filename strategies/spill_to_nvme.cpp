@@ -24,7 +24,7 @@ class SpillToNvme final : public Strategy {
                      estimate.movable_bytes);
     if (estimate.useful_bytes == 0)
       return refused("%s must go, and the file takes %s more", estimate.needed_bytes, where.most_bytes);
-    return offer_of(estimate, limits_.most_slowdown);
+    return offer_of(estimate, Tier::kNvme, limits_.most_slowdown);
   }
   Relief relieve(PendingRequest& request) noexcept override {
     thread_local std::string why_not;

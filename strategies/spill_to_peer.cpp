@@ -34,7 +34,7 @@ class SpillToPeer final : public Strategy {
     if (where.most_bytes == 0)
       return because(limits_.peer_bytes ? "no peer has room within its budget"
                                         : "no peer has room: without a budget only unused ones are taken");
-    return offer_of(estimate, limits_.most_slowdown);
+    return offer_of(estimate, Tier::kPeer, limits_.most_slowdown);
   }
   Relief relieve(PendingRequest& request) noexcept override {
     const OomEvent& event = request.event;

@@ -50,12 +50,18 @@ bool BlockReleaser::unmap_pieces(Block* block) {
 
 void BlockReleaser::release_claimed(Block* block) {
   const SharedLocked mapping(heap_.mappings_mutex);
-  bool told = false;
   do {
     if (!unmap_pieces(block)) return;
-    if (heap_.watched() && !std::exchange(told, true)) [[unlikely]]
+    if (heap_.watched() && begin_to_tell(block)) [[unlikely]]
       journal::tell(heap_, Change::kFreed, block);
   } while (!finish(block));
+}
+
+// Once, also of a block whose memory is tried to be given back again.
+bool BlockReleaser::begin_to_tell(Block* block) {
+  const Locked guard(heap_.lock);
+  SpilledBlocks::Spilled* there = heap_.tiers.spilled.find(block);
+  return there == nullptr || !std::exchange(there->told, true);
 }
 
 // False: meanwhile the last other block left a common piece, which is to be unmapped first.

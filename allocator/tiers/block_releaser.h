@@ -23,6 +23,7 @@ class BlockReleaser {
 
  private:
   bool unmap_pieces(Block* block);
+  bool begin_to_tell(Block* block);
   bool finish(Block* block);
   void put_back(Block* block, uint64_t order) SPILLWAY_REQUIRES(heap_.lock);
   void forget_pages(Arena& arena, const Piece& piece) SPILLWAY_REQUIRES(heap_.lock);

@@ -59,6 +59,7 @@ class SpilledBlocks {
     std::vector<uint64_t> common{};  // where the common pieces begin that it lies on
     bool moving = false;
     bool freed = false;  // nothing uses it any more
+    bool told = false;   // that it is free
   };
   using Map = std::unordered_map<Block*, Spilled>;
   struct CommonPiece {
@@ -105,7 +106,7 @@ class SpilledBlocks {
   // All pieces, each once, with a block that lies there.
   std::vector<std::pair<Block*, Piece>> forget_all();
 
-  // Of blocks; and the memory that they have in a tier.
+  // Of blocks; and of memory in a tier, with what is in no use on common pieces.
   uint64_t bytes() const { return bytes_; }
   uint64_t bytes(Tier tier) const;
   // Of blocks that wait for other streams.

@@ -141,7 +141,7 @@ class Arena {
   Block* add_allocation(AddressRange given, uint64_t size, uint64_t requested);
   void forget_allocation(Block* busy);
 
-  // Takes `range`, whole pages inside `hole`, out as a busy block.
+  // Takes `range` inside `hole` out as a busy block.
   Block* claim_pages(Block* hole, AddressRange range);
 
   // handles.cpp: what lies behind addresses
@@ -207,7 +207,8 @@ inline bool is_alone(const Block* block) {
 }
 // Of that state, with bytes in the range; `near` is a block that has some there.
 std::vector<Block*> blocks_in(AddressRange range, Block* near, BlockState state);
-// Arena::restore of all busy blocks in the range.
+// Arena::restore of all busy blocks in a range that moved whole: none is another's, because free memory there
+// was taken out with the move.
 void restore_in(Arena& arena, AddressRange range, Block* near, uint64_t order);
 // One behind the other from `address` on.
 void set_pages(Arena& arena, uint64_t address, std::span<const driver::Page> pages);

@@ -14,8 +14,8 @@ namespace {
 // A share of the limit stays free when something comes back.
 constexpr uint64_t kMarginShare = 20;
 
-// What of a block is on the device: what is behind it went before. A common piece has its beginning or its
-// end, with whole pages of it too where it is a large handle.
+// What of a block is on the device. Its own pieces are its end. A common piece has the block's beginning or
+// end; a large handle reaches over whole pages of the block.
 AddressRange on_device(const HeapState& heap, Block* block) SPILLWAY_REQUIRES(heap.lock) {
   AddressRange range = range_of(block);
   const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
@@ -173,11 +173,11 @@ uint64_t returnable_room(const HeapState& heap) {
 uint64_t returnable_bytes(const HeapState& heap) {
   if (heap.tiers.spilled.empty()) return 0;
   const uint64_t room = returnable_room(heap);
+  if (room == 0) return 0;
   const Pins pins = heap.shared.pinned();
   for (const auto& [block, there] : heap.tiers.spilled.all())
     if (may_return(block, there, pins) && there.pieces.back().range.bytes() <= room) return room;
-  const auto fits = [&](const auto& common) { return common.second.range.bytes() <= room; };
-  return std::ranges::any_of(common_returns(heap, pins), fits) ? room : 0;
+  return any_common_returns(heap, pins, room) ? room : 0;
 }
 
 std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
@@ -204,7 +204,7 @@ std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
 
 // Only for a gain that is sure: counts of uses are rough, and the device stands still for it. Of a block that
 // is no older than a step or two, as an activation, they say nothing. A block goes one way, once: what is
-// left of it goes the next time.
+// left of it goes the next time. Common pieces wait for room.
 Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
   constexpr double kGain = 4;
   const uint64_t young = 2 * heap.tiers.steps.orders();
@@ -273,9 +273,10 @@ double slowdown(const HeapState& heap, const std::vector<Move>& moves) {
   const auto add = [&](const Block* block, uint64_t bytes, Tier tier) SPILLWAY_REQUIRES(heap.lock) {
     us += heap.tiers.access.of(block, heap.order) * static_cast<double>(bytes) / bytes_per_us(heap, tier);
   };
-  tiers.spilled.each_piece([&](const Block* block, const Piece& piece) SPILLWAY_REQUIRES(heap.lock) {
-    add(block, bytes_in(block, piece.range), piece.tier);
-  });
+  std::vector<std::pair<const Block*, const Piece*>> there;
+  tiers.spilled.each_piece(
+      [&](const Block* block, const Piece& piece) { there.emplace_back(block, &piece); });
+  for (const auto& [block, piece] : there) add(block, bytes_in(block, piece->range), piece->tier);
   for (const Move& move : moves)
     for (const Block* block : blocks_of(move)) add(block, bytes_in(block, move.range), move.tier);
   return steps_known ? tiers.steps.expected(us) : 1 + us / tiers.bandwidth.us_per_order();

@@ -1,6 +1,7 @@
 #include "allocator/tiers/choice/common_pages.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "allocator/tiers/choice/movable.h"
 
@@ -58,6 +59,12 @@ std::vector<Block*> movable_blocks(const HeapState& heap, Block* inside, Address
   return blocks;
 }
 
+bool may_return(const HeapState& heap, const SpilledBlocks::CommonPiece& common, const Pins& pins)
+    SPILLWAY_REQUIRES(heap.lock) {
+  return !heap.tiers.spilled.any_moving(common) &&
+         !pins.cover(common.piece.range.begin, common.piece.range.bytes());
+}
+
 // The page or handle at the block's beginning and at its end, where it does not have them to itself.
 std::vector<AddressRange> shared_ranges(const Arena& arena, const Block* block, uint64_t page_bytes,
                                         Grain grain) {
@@ -74,12 +81,15 @@ std::vector<AddressRange> shared_ranges(const Arena& arena, const Block* block, 
 
 std::vector<CommonPages> cold_common_pages(const HeapState& heap, Grain grain) SPILLWAY_REQUIRES(heap.lock) {
   std::vector<CommonPages> found;
+  uint64_t considered = 0;  // the range before
   const Pins pins = heap.shared.pinned();
   const auto consider = [&](const Arena& arena, Block* block,
                             AddressRange range) SPILLWAY_REQUIRES(heap.lock) {
-    if (!found.empty() && found.back().move.range.begin == range.begin) return;
+    if (std::exchange(considered, range.begin) == range.begin) return;
     const CUmemGenericAllocationHandle page = arena.page(range.begin);
     if (!is_page(page) || heap.exports.contains(page)) return;
+    const AddressRange handle = arena.handle_at(range.begin);  // free memory may be pinned too
+    if (pins.cover(handle.begin, handle.bytes())) return;
     const std::vector<Block*> blocks = movable_blocks(heap, block, range, pins);
     if (blocks.empty()) return;
     found.push_back({coldness_of(heap, blocks, range), move_to_host(blocks, range)});
@@ -123,13 +133,17 @@ void take_free_parts(HeapState& heap, const std::vector<Move>& moves) {
   }
 }
 
+bool any_common_returns(const HeapState& heap, const Pins& pins, uint64_t most_bytes) {
+  for (const auto& [unused, common] : heap.tiers.spilled.common())
+    if (common.piece.range.bytes() <= most_bytes && may_return(heap, common, pins)) return true;
+  return false;
+}
+
 std::vector<std::pair<double, Move>> common_returns(const HeapState& heap, const Pins& pins) {
   std::vector<std::pair<double, Move>> found;
-  for (const auto& [unused, common] : heap.tiers.spilled.common()) {
-    const Piece& piece = common.piece;
-    if (heap.tiers.spilled.any_moving(common) || pins.cover(piece.range.begin, piece.range.bytes())) continue;
-    found.emplace_back(frequency_in(heap, common.blocks, piece.range), return_of(common));
-  }
+  for (const auto& [unused, common] : heap.tiers.spilled.common())
+    if (may_return(heap, common, pins))
+      found.emplace_back(frequency_in(heap, common.blocks, common.piece.range), return_of(common));
   return found;
 }
 

@@ -20,7 +20,10 @@ void take_free_parts(HeapState& heap, const std::vector<Move>& moves) SPILLWAY_R
 // first.
 std::vector<Move> common_moves(const HeapState& heap, const Wanted& wanted, uint64_t most_bytes, Grain grain)
     SPILLWAY_REQUIRES(heap.lock);
-// What could come back, each with the uses of its bytes.
+// Whether a piece of at most `most_bytes` could come back.
+bool any_common_returns(const HeapState& heap, const Pins& pins, uint64_t most_bytes)
+    SPILLWAY_REQUIRES(heap.lock);
+// What could come back, each with how often its bytes are used on average.
 std::vector<std::pair<double, Move>> common_returns(const HeapState& heap, const Pins& pins)
     SPILLWAY_REQUIRES(heap.lock);
 

@@ -11,7 +11,7 @@ namespace {
 constexpr auto kBetweenLooks = std::chrono::microseconds(50);
 // Until nothing uses the device.
 constexpr auto kMostWait = std::chrono::seconds(5);
-constexpr const char* kPinned = "it is pinned where it lies";
+constexpr const char* kPinned = "it, or a block on its page, is pinned where it lies";
 
 Status because(Status status, const char* why, FailurePtr* failure) {
   *failure = std::make_unique<Failure>();

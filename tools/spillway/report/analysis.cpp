@@ -58,6 +58,7 @@ class Analyst {
     switch (record.kind) {
       case Kind::kAllocate:
         if (!to_be_done_again_.empty() && phase_ == kEvaluation) evaluation_goes_on();
+        if (!elsewhere_.empty()) comes_to_the_card(record);
         return;
       case Kind::kFreePending:
         if (record.value != 0) pending_[{record.device, record.address}] = {record.detail, record.bytes};

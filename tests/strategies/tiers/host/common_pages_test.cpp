@@ -143,6 +143,19 @@ TEST_F(CommonPages, GoAlsoWhereSomeOfThemIsFree) {
   EXPECT_LE(memory().reserved, 32 * kMiB);
 }
 
+TEST_F(CommonPages, StayWhereFreeMemoryOnThemIsPinned) {
+  static std::vector<uint64_t> pinned;
+  const auto blocks = pinned = blocks_of(kPage / 2, 32);
+  for (size_t i = 0; i < blocks.size(); i += 2) put(blocks[i]);
+  let_time_pass();
+  set_pins(*allocator, [] {
+    Pins pins;
+    for (size_t i = 0; i < pinned.size(); i += 2) pins.add(pinned[i], 1);
+    return pins;
+  });
+  EXPECT_EQ(get(24 * kMiB), 0u) << "who was given its physical memory goes on to use that";
+}
+
 // Whatever call of the driver's fails, they are where they were, or there.
 TEST_F(CommonPages, AreWholeWhateverFails) {
   uint64_t fired = 0;
