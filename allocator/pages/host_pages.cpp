@@ -24,8 +24,9 @@ CUresult HostPages::create(CUdevice device, uint64_t trial_bytes, uint64_t bytes
   {
     const Locked guard(mutex_);
     if (const CUresult result = find_place(device, trial_bytes); result != CUDA_SUCCESS) return result;
-    properties.location = place_->location;
-    if (place_->cpu_access) access = driver::cpu_access_to(place_->location);
+    const driver::HostPlace place = place_.value_or(driver::HostPlace{});
+    properties.location = place.location;
+    if (place.cpu_access) access = driver::cpu_access_to(place.location);
   }
   const CUresult result = table_.cuMemCreate(handle, bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;

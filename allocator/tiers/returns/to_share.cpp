@@ -42,7 +42,7 @@ Status BlockReturns::return_pieces(Block* block, uint64_t address, FailurePtr* f
   std::optional<Move> move;
   Status status = claim_next(block, address, &move);
   while (status == Status::kOk && move) {
-    status = return_piece(block, *std::move(move), failure);
+    status = return_piece(block, *move, failure);
     if (status == Status::kOk) status = claim_next(block, address, &move);
   }
   if (status == Status::kNotFound) return because(status, "the block was freed meanwhile", failure);
