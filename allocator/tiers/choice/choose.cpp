@@ -158,7 +158,7 @@ std::vector<Move> choose_moves(const HeapState& heap, const Wanted& wanted, cons
   std::vector<Move> moves = own_moves(heap, wanted.bytes + wanted.ahead_bytes, where, most_bytes, grain);
   const uint64_t own = bytes_of(moves);
   if (own >= wanted.bytes || where.tier != Tier::kHost) return moves;
-  const Wanted more{.bytes = wanted.bytes - own, .place = wanted.place};
+  const Wanted more{.bytes = wanted.bytes + wanted.ahead_bytes - own, .place = wanted.place};
   std::ranges::move(common_moves(heap, more, most_bytes - own, grain), std::back_inserter(moves));
   return moves;
 }

@@ -186,6 +186,19 @@ TEST_F(CommonPages, AreWholeWhateverFails) {
   EXPECT_GT(fired, 50u);
 }
 
+// Each move stops the device, so that some go ahead of the next request.
+TEST_F(CommonPages, GoAheadOfTheNextRequestToo) {
+  allocator->limit(kDevice, 128 * kMiB);
+  blocks_of(kBlock, 112);
+  let_time_pass();
+  ASSERT_NE(get(4 * kMiB), 0u) << failure->text;
+  EXPECT_GE(on_host(), 6 * kMiB) << "a 32nd of the limit more than was short";
+  const uint64_t rescued = memory().rescued;
+  EXPECT_EQ(rescued, 1u);
+  ASSERT_NE(get(4 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(memory().rescued, rescued) << "no second stop";
+}
+
 TEST_F(CommonPages, GoOnlyWhereOwnPagesDoNotSuffice) {
   const uint64_t large = get(14 * kMiB);
   const auto small = blocks_of(kBlock, 14);
