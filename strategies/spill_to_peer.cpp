@@ -4,12 +4,12 @@
 #include <array>
 #include <atomic>
 
+#include "allocator/tiling/block.h"
 #include "strategies/spill_offer.h"
 
 namespace spillway {
 namespace {
 
-constexpr uint64_t kPeerPageBytes = 2 << 20;
 // Of a device that nobody uses: what comes there later finds room at once.
 constexpr uint64_t kShare = 4, kTaken = 3;
 
@@ -89,7 +89,7 @@ class SpillToPeer final : public Strategy {
         std::min(budget_bytes(peer), refusals_[index(peer.device)].most_bytes(limits_.now()));
     const uint64_t room =
         std::min(most > there ? most - there : 0, guest_room_bytes(allocator_, peer.device));
-    return room / kPeerPageBytes * kPeerPageBytes;
+    return room / kPageBytes * kPageBytes;
   }
 
   uint64_t budget_bytes(const Peer& peer) const {

@@ -1,4 +1,5 @@
-// Makes a block free that was freed earlier and had to wait. Its memory in other tiers is given back.
+// Makes a block free that was freed earlier and had to wait. Its memory in other tiers is given back, and
+// that of common pages with the last block on them.
 //
 // Thread-safety: any thread, without the heap's lock. Errors: none; what the driver does not unmap is tried
 // again by `retry`.

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-namespace spillway {
-namespace {
-constexpr uint64_t kCachePageBytes = 2 << 20;
-}
+#include "allocator/tiling/block.h"
 
+namespace spillway {
 ReleasePlan release_plan_of(const Holding& holding, uint64_t guarantee_bytes) {
   if (guarantee_bytes == 0) return {.framework = true, .every_page = true};
   const FrameworkMemory framework = holding.framework.value_or(FrameworkMemory{});
@@ -20,7 +18,7 @@ ReleasePlan release_plan_of(const Holding& holding, uint64_t guarantee_bytes) {
     spare -= cached;
   }
   gift.every_page = holding.cached_bytes <= spare;
-  gift.bytes = gift.every_page ? holding.cached_bytes : spare / kCachePageBytes * kCachePageBytes;
+  gift.bytes = gift.every_page ? holding.cached_bytes : spare / kPageBytes * kPageBytes;
   return gift;
 }
 

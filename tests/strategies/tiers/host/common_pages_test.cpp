@@ -19,6 +19,21 @@ class CommonPages : public Spill {
     table.cuCtxSynchronize();
     EXPECT_EQ(text(control->violations), "");
   }
+  // When nothing was used a moment ago.
+  uint64_t get_later(uint64_t bytes) {
+    let_time_pass();
+    return get(bytes);
+  }
+  // Frees each n-th; the others are returned.
+  std::vector<uint64_t> put_each(const std::vector<uint64_t>& blocks, size_t n) {
+    std::vector<uint64_t> kept;
+    for (size_t i = 0; i < blocks.size(); ++i)
+      if (i % n == 0)
+        put(blocks[i]);
+      else
+        kept.push_back(blocks[i]);
+    return kept;
+  }
   void bring_back() {
     for (int i = 0; i < 10 && returnable_bytes(*allocator, kDevice) == 0; ++i) let_time_pass(5'000);
     while (unspill(*allocator, kDevice) != 0) {
@@ -28,8 +43,7 @@ class CommonPages : public Spill {
 
 TEST_F(CommonPages, GoWhereNoBlockHasAPageToItself) {
   const auto blocks = fill_the_device();
-  let_time_pass();
-  const uint64_t more = get(20 * kMiB);
+  const uint64_t more = get_later(20 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;
   EXPECT_LE(memory().reserved, 32 * kMiB);
   EXPECT_GE(memory().spilled, 16 * kMiB);
@@ -44,16 +58,10 @@ TEST_F(CommonPages, GoWhereNoBlockHasAPageToItself) {
 
 TEST_F(CommonPages, StayUntilTheLastOfTheirBlocksIsFreed) {
   const auto blocks = fill_the_device();
-  let_time_pass();
-  const uint64_t more = get(28 * kMiB);
+  const uint64_t more = get_later(28 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;
   const uint64_t all = on_host();
-  std::vector<uint64_t> kept;
-  for (size_t i = 0; i < blocks.size(); ++i)
-    if (i % 2 == 0)
-      put(blocks[i]);
-    else
-      kept.push_back(blocks[i]);
+  const auto kept = put_each(blocks, 2);
   let_time_pass();
   check();
   EXPECT_EQ(on_host(), all) << "a block that is still there lies on each";
@@ -69,15 +77,9 @@ TEST_F(CommonPages, StayUntilTheLastOfTheirBlocksIsFreed) {
 
 TEST_F(CommonPages, ComeBackWithWhatFreedBlocksHaveLeftOnThem) {
   const auto blocks = fill_the_device();
-  let_time_pass();
-  const uint64_t more = get(20 * kMiB);
+  const uint64_t more = get_later(20 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;
-  std::vector<uint64_t> kept;
-  for (size_t i = 0; i < blocks.size(); ++i)
-    if (i % 3 == 0)
-      put(blocks[i]);
-    else
-      kept.push_back(blocks[i]);
+  const auto kept = put_each(blocks, 3);
   put(more);
   bring_back();
   check();
@@ -109,8 +111,7 @@ TEST_F(CommonPages, StayWhereOneOfTheirBlocksMust) {
 
 TEST_F(CommonPages, ComeBackForABlockThatIsToBeShared) {
   const auto blocks = fill_the_device();
-  let_time_pass();
-  const uint64_t more = get(20 * kMiB);
+  const uint64_t more = get_later(20 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;
   const uint64_t all = on_host();
   put(more);
@@ -127,8 +128,7 @@ TEST_F(CommonPages, ComeBackForABlockThatIsToBeShared) {
 TEST_F(CommonPages, GoAlsoWhereSomeOfThemIsFree) {
   const auto blocks = blocks_of(kPage / 2, 32);
   for (size_t i = 0; i < blocks.size(); i += 2) put(blocks[i]);
-  let_time_pass();
-  const uint64_t more = get(24 * kMiB);
+  const uint64_t more = get_later(24 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;
   check();
   EXPECT_EQ(memory().spilled, on_host() / 2);
@@ -162,7 +162,7 @@ TEST_F(CommonPages, AreWholeWhateverFails) {
   for (const char* call : {"cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemcpyAsync"}) {
     for (uint64_t nth = 1; nth < 30; ++nth) {
       const auto blocks = blocks_of(kPage / 2, 32);
-      for (size_t i = 0; i < blocks.size(); i += 4) put(blocks[i]);
+      const auto kept = put_each(blocks, 4);
       let_time_pass();
       const uint64_t before = counts().injected_failures;
       control->fail_call(nth, call, 0, CUDA_ERROR_OUT_OF_MEMORY);
@@ -175,8 +175,7 @@ TEST_F(CommonPages, AreWholeWhateverFails) {
       const uint64_t again = get(12 * kMiB);
       ASSERT_NE(again, 0u) << "after a failure of " << call << " " << nth << ": " << failure->text;
       put(again);
-      for (size_t i = 0; i < blocks.size(); ++i)
-        if (i % 4 != 0) put(blocks[i]);
+      for (const uint64_t block : kept) put(block);
       let_time_pass();
       check();
       EXPECT_EQ(on_host(), 0u) << call << " " << nth;
