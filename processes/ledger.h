@@ -38,7 +38,8 @@ class Ledger {
     uint64_t bytes = 0;
   };
 
-  // `name`: of the segment, without slashes. Null: `why_not`.
+  // `name`: of the segment, without slashes, or the path of a file that `make_ledger` has begun. Null:
+  // `why_not`.
   static std::unique_ptr<Ledger> join(const std::string& name, std::string* why_not);
   virtual ~Ledger() = default;
 
@@ -66,5 +67,8 @@ class Ledger {
 
 // The segment's name for this user and the processes that it can see: "" where SPILLWAY_LEDGER is "off".
 std::string ledger_name();
+
+// Makes a file that nobody uses a ledger of its user's; its path is then a name for `join`. False: `why_not`.
+bool make_ledger(const std::string& path, std::string* why_not);
 
 }  // namespace spillway

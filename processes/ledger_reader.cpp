@@ -22,7 +22,9 @@ using ledger::Slot;
 
 class File {
  public:
-  explicit File(const std::string& name) : descriptor_(::shm_open(("/" + name).c_str(), O_RDONLY, 0)) {}
+  explicit File(const std::string& name)
+      : descriptor_(ledger::is_path(name) ? ::open(name.c_str(), O_RDONLY | O_CLOEXEC)
+                                          : ::shm_open(("/" + name).c_str(), O_RDONLY, 0)) {}
   ~File() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }

@@ -3,10 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace spillway::ledger {
@@ -74,6 +77,24 @@ Opened open_once(const std::string& name, std::string* why_not) {
   return opened;
 }
 
+// A ledger in a file, which is never made anew: it is another process's. Null: `why_not`.
+Region open_file(const std::string& path, std::string* why_not) {
+  try {
+    const ipc::file_mapping file(path.c_str(), ipc::read_write);
+    const int descriptor = file.get_mapping_handle().handle;
+    if (!is_this_users(descriptor, why_not)) return nullptr;
+    struct stat status{};
+    if (::fstat(descriptor, &status) == 0 && status.st_size == static_cast<off_t>(sizeof(Segment))) {
+      auto region = std::make_unique<ipc::mapped_region>(file, ipc::read_write, 0, sizeof(Segment));
+      if (wait_until_made(segment_in(region))) return region;
+    }
+    *why_not = path + " is no ledger of this version";
+  } catch (const ipc::interprocess_exception& error) {
+    *why_not = path + ": " + error.what();
+  }
+  return nullptr;
+}
+
 void clear(Slot& slot) {
   slot.number.store(0);
   for (Answer& answer : slot.answered) answer.number.store(0);
@@ -91,6 +112,7 @@ bool is_this_users(int descriptor, std::string* why_not) {
 }
 
 Region open_segment(const std::string& name, std::string* why_not) {
+  if (is_path(name)) return open_file(name, why_not);
   for (int tried = 0; tried < kTries; ++tried) {
     Opened opened = open_once(name, why_not);
     if (!opened.replace) return std::move(opened.region);
@@ -115,6 +137,24 @@ size_t claim_slot(Segment& segment) {
 }  // namespace spillway::ledger
 
 namespace spillway {
+
+bool make_ledger(const std::string& path, std::string* why_not) {
+  try {
+    const boost::interprocess::file_mapping file(path.c_str(), boost::interprocess::read_write);
+    const int descriptor = file.get_mapping_handle().handle;
+    if (::fchmod(descriptor, 0600) != 0 || ::ftruncate(descriptor, sizeof(ledger::Segment)) != 0) {
+      *why_not = std::generic_category().message(errno);
+      return false;
+    }
+    const ledger::Region region = std::make_unique<boost::interprocess::mapped_region>(
+        file, boost::interprocess::read_write, 0, sizeof(ledger::Segment));
+    ledger::make(ledger::segment_in(region));
+    return true;
+  } catch (const boost::interprocess::interprocess_exception& error) {
+    *why_not = error.what();
+    return false;
+  }
+}
 
 // Processes whose ids mean nothing to each other, and versions with other layouts, have ledgers of their own.
 std::string ledger_name() {

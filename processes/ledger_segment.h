@@ -8,6 +8,7 @@
 #include <boost/interprocess/mapped_region.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/process_identity.h"
 #include "processes/ledger.h"
@@ -75,10 +76,14 @@ inline Segment& segment_in(const Region& region) {
   return *static_cast<Segment*>(region->get_address());
 }
 
+// Whether a ledger's name is that of a file, and no name of shared memory.
+inline bool is_path(std::string_view name) {
+  return name.starts_with('/');
+}
 // Whether the open file is this user's, and nobody else's.
 bool is_this_users(int descriptor, std::string* why_not);
-// The segment of that name, made where there is none and made anew where it is no ledger of this layout.
-// Null: `why_not`.
+// The segment of that name, made where there is none and made anew where it is no ledger of this layout; or
+// that of a file, as it is. Null: `why_not`.
 Region open_segment(const std::string& name, std::string* why_not);
 // A slot for this process, cleared of what an earlier owner left; kSlots: all are taken by the living.
 size_t claim_slot(Segment& segment);

@@ -84,6 +84,17 @@ TEST_F(Simulate, TheProgramHoldsTheMachineThatItsChildrenShare) {
   EXPECT_THAT(ran.out, HasSubstr("spillway-machine")) << ran.err;
 }
 
+TEST_F(Simulate, AMachineHasALedgerOfItsOwnUnlessOneIsNamed) {
+  const Words shows = {"sh", "-c", "sh -c 'readlink $SPILLWAY_LEDGER || echo $SPILLWAY_LEDGER'"};
+  EXPECT_THAT(simulate({}, shows).out, HasSubstr("spillway-ledger"));
+  EXPECT_THAT(simulate({}, shows, {{"SPILLWAY_LEDGER", "/proc/1/fd/another-machines"}}).out,
+              HasSubstr("spillway-ledger"));
+  EXPECT_EQ(simulate({}, shows, {{"SPILLWAY_LEDGER", "ours"}}).out, "ours\n");
+  EXPECT_EQ(simulate({}, shows, {{"SPILLWAY_LEDGER", "off"}}).out, "off\n");
+  EXPECT_EQ(simulate({}, shows, {{"SPILLWAY_SIM_MACHINE", "/tmp/shared"}}).out, "\n")
+      << "as the others that share it";
+}
+
 TEST_F(Simulate, ACardOnTheCommandLineDropsTheMachineOfTheEnvironment) {
   const Ran ran = run({"simulate", "--gpu", "t4-16gb", "--", "sh", "-c",
                        "echo $SPILLWAY_SIM_CARD ${SPILLWAY_SIM_CAPACITY-unset} ${SPILLWAY_SIM_DEVICES-unset} "

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "processes/ledger.h"
 #include "simulator/cards/cards.h"
 #include "simulator/profiles/profiles.h"
 #include "tools/spillway/library_folders.h"
@@ -102,6 +103,17 @@ void drop_other_machine(Environment* environment) {
   }
 }
 
+// Through this process.
+std::string path_of(int descriptor) {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor);
+}
+
+// Whether the user names a ledger, or none: a path is that of another simulated machine.
+bool names_ledger() {
+  const char* named = std::getenv("SPILLWAY_LEDGER");
+  return named != nullptr && *named != '\0' && *named != '/';
+}
+
 std::string values_of(const MachineOptions& options) {
   const char* held = std::getenv("SPILLWAY_SIM_VALUES");
   return options.values.value_or(held == nullptr ? "zeros" : held);
@@ -110,7 +122,8 @@ std::string values_of(const MachineOptions& options) {
 }  // namespace
 
 MachineHolder::~MachineHolder() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  for (const int descriptor : {descriptor_, ledger_})
+    if (descriptor >= 0) ::close(descriptor);
 }
 
 bool MachineHolder::open(bool alone, std::string* error) {
@@ -123,12 +136,19 @@ bool MachineHolder::open(bool alone, std::string* error) {
     *error = "no file for the machine that the programs share: " + std::generic_category().message(errno);
     return false;
   }
-  path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor_);
-  return true;
+  path_ = path_of(descriptor_);
+  if (names_ledger()) return true;
+  ledger_ = ::memfd_create("spillway-ledger", MFD_CLOEXEC);
+  ledger_path_ = path_of(ledger_);
+  std::string why_not = std::generic_category().message(errno);
+  if (ledger_ >= 0 && make_ledger(ledger_path_, &why_not)) return true;
+  *error = "no file for the ledger that the programs share: " + why_not;
+  return false;
 }
 
 void MachineHolder::keep_at_exec() const {
-  if (descriptor_ >= 0) ::fcntl(descriptor_, F_SETFD, 0);
+  for (const int descriptor : {descriptor_, ledger_})
+    if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, 0);
 }
 
 void declare_machine(CLI::App& app, MachineOptions* machine) {
@@ -160,6 +180,7 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
   // Python's sets of names have one order in every run.
   if (std::getenv("PYTHONHASHSEED") == nullptr) (*environment)["PYTHONHASHSEED"] = "0";
   (*environment)["SPILLWAY_SIM_MACHINE"] = shared.path();
+  if (!shared.ledger_path().empty()) (*environment)["SPILLWAY_LEDGER"] = shared.ledger_path();
   return set_libraries(libraries, environment, error) &&
          set_kernels(libraries, values_of(options) == "compute", environment, error);
 }

@@ -27,8 +27,9 @@ struct MachineOptions {
   bool alone = false;  // shares no card with programs that run already
 };
 
-// The file of the machine that the programs share. It has no name: they find it through this process, or what
-// this process becomes, and it is gone when the last of them is.
+// The files of the machine that the programs share, and of their ledger, so that no program of another
+// machine is asked for memory of "its" card. They have no name: programs find them through this process, or
+// what this process becomes, and they are gone when the last of them is.
 class MachineHolder {
  public:
   MachineHolder() = default;
@@ -36,16 +37,18 @@ class MachineHolder {
   MachineHolder(const MachineHolder&) = delete;
   MachineHolder& operator=(const MachineHolder&) = delete;
 
-  // Makes it, or unless it is to be `alone` takes the one that SPILLWAY_SIM_MACHINE names already. False and
-  // `error` where it cannot.
+  // Makes them, or unless it is to be `alone` takes the one that SPILLWAY_SIM_MACHINE names already. False
+  // and `error` where it cannot.
   bool open(bool alone, std::string* error);
-  // For a process that becomes the program: what it becomes holds the file on.
+  // For a process that becomes the program: what it becomes holds the files on.
   void keep_at_exec() const;
   const std::string& path() const { return path_; }
+  // "": as the environment says.
+  const std::string& ledger_path() const { return ledger_path_; }
 
  private:
-  int descriptor_ = -1;
-  std::string path_;
+  int descriptor_ = -1, ledger_ = -1;
+  std::string path_, ledger_path_;
 };
 
 // The options `--profile`, `--values` and `--masks`.

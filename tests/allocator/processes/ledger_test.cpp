@@ -122,6 +122,52 @@ TEST_F(LedgerTest, WhatOthersMayUseIsRefused) {
   EXPECT_NE(why_not.find("others may use it"), std::string::npos) << why_not;
 }
 
+// A file of memory that has no name but through this process.
+class FileOfMemory {
+ public:
+  FileOfMemory() : descriptor_(::memfd_create("ledger", MFD_CLOEXEC)) {}
+  ~FileOfMemory() { ::close(descriptor_); }
+  FileOfMemory(const FileOfMemory&) = delete;
+  FileOfMemory& operator=(const FileOfMemory&) = delete;
+  int descriptor() const { return descriptor_; }
+  std::string path() const {
+    return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor_);
+  }
+
+ private:
+  const int descriptor_;
+};
+
+TEST_F(LedgerTest, AFileThatWasMadeOneHasMembersOfItsOwn) {
+  const FileOfMemory file;
+  std::string why_not;
+  ASSERT_TRUE(make_ledger(file.path(), &why_not)) << why_not;
+  const auto apart = join();
+  name_ = file.path();
+  const auto ledger = join();
+  start_peer(300);
+  EXPECT_EQ(ask(*ledger), 300u);
+  EXPECT_EQ(apart->peers(), 0u);
+  std::vector<LedgerMember> members;
+  EXPECT_EQ(read_ledger(file.path(), &members, &why_not), LedgerRead::kRead) << why_not;
+  EXPECT_EQ(members.size(), 2u);
+}
+
+TEST_F(LedgerTest, AFileThatIsNoneIsRefusedAndLeftAsItIs) {
+  const FileOfMemory file;
+  ASSERT_EQ(::fchmod(file.descriptor(), 0600), 0);
+  ASSERT_EQ(::write(file.descriptor(), "else", 4), 4);
+  std::string why_not;
+  EXPECT_EQ(Ledger::join(file.path(), &why_not), nullptr);
+  EXPECT_EQ(why_not, file.path() + " is no ledger of this version");
+  struct stat status{};
+  ASSERT_EQ(::fstat(file.descriptor(), &status), 0);
+  EXPECT_EQ(status.st_size, 4);
+  EXPECT_EQ(Ledger::join("/nowhere/at/all", &why_not), nullptr);
+  EXPECT_NE(why_not.find("/nowhere/at/all: No such file"), std::string::npos) << why_not;
+  EXPECT_FALSE(make_ledger("/nowhere/at/all", &why_not));
+}
+
 // Serves `ledger` on a thread of its own; `served` are the bytes asked for, in the order of the answers.
 // Calls `before` each answer.
 class Server {

@@ -40,11 +40,13 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def simulate(self, *command, card=("--gpu", "a100-40gb"), timeout=280, **settings):
-        words = [SPILLWAY, "simulate", *card, "--", *command]
-        completed = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout,
+    def without_machine(self, *command, timeout=280, **settings):
+        completed = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout,
                                    cwd=self.folder, env={**os.environ, "SPILLWAY_RUNS": "off", **settings})
         return Ended(completed, self.folder)
+
+    def simulate(self, *command, card=("--gpu", "a100-40gb"), timeout=280, **settings):
+        return self.without_machine(SPILLWAY, "simulate", *card, "--", *command, timeout=timeout, **settings)
 
     def run_on(self, *command, options=(), **others):
         return self.simulate(SPILLWAY, "run", *options, "--", *command, **others)

@@ -53,6 +53,16 @@ class Peers(Case):
         self.assertEqual(ended.status, 1, ended.errors)
         self.assertIn("reserves 30", ended.output)
 
+    def test_who_is_on_another_simulated_machine_is_not_asked(self):
+        """Their first cards have one UUID, and nothing in common."""
+        program = f"{SPILLWAY} run -- {sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"""{SPILLWAY} simulate --gpu a100-40gb -- {program} hoard &
+            {SPILLWAY} simulate --capacity 10GiB -- {program} need; status=$?; wait $! || exit 9; exit $status"""
+        ended = self.without_machine("sh", "-c", script)
+        self.assertEqual(ended.status, 1, ended.errors)
+        self.assertIn("OutOfMemoryError", ended.errors)
+        self.assertIn("reserves 30", ended.output)
+
     def test_the_ledger_can_be_off(self):
         program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
         script = f"{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {program} need; status=$?; wait; exit $status"
