@@ -108,7 +108,8 @@ constexpr bool is_frequent(Kind kind) {
          kind == Kind::kOptimizerStep || kind == Kind::kHeld;
 }
 
-// Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.
+// Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + reserve +
+// free.
 enum class Term : uint64_t {
   kLimit = 0,
   kLive = 1,
@@ -128,6 +129,8 @@ enum class Term : uint64_t {
   kSpilledNvme = 14,  // or in a file
   // Of a call for pinned host memory: what the machine, or the process's control group, had available.
   kHostAvailable = 15,
+  // A term of the sum where there is one: free, and left to other libraries' requests by SPILLWAY_RESERVE.
+  kReserve = 16,
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };

@@ -80,10 +80,12 @@ Memory memory_of(HeapState& heap, std::optional<uint64_t> known_free) {
   out.stranded = heap.pages.held() - out.live - out.rounding - out.pending - out.cached - out.pools;
   const uint64_t unheld = out.limit - heap.pages.held();
   const uint64_t guests = std::min(unheld, heap.shared.guests[heap.device_index].load());
-  out.free = std::min({unheld - guests, driver_free, heap.pages.quota().room()});
-  out.context =
-      std::min(unheld - out.free, heap.device->context_bytes() + heap.pages.quota().native_since_start());
-  out.others = unheld - out.free - out.context;
+  const Quota& quota = heap.pages.quota();
+  const uint64_t left = std::min({unheld - guests, driver_free, quota.room_with_reserve()});
+  out.free = std::min(left, quota.room());
+  out.reserve = left - out.free;
+  out.context = std::min(unheld - left, heap.device->context_bytes() + quota.native_since_start());
+  out.others = unheld - left - out.context;
   out.reserved = heap.pages.held();
   out.peak_live = peak.requested;
   out.peak_allocated = peak.bytes;

@@ -4,7 +4,8 @@
 
 namespace spillway {
 
-// Closes exactly: limit = live + rounding + stranded + cached + pending + pools + context + others + free.
+// Closes exactly: limit = live + rounding + stranded + cached + pending + pools + context + others + reserve
+// + free.
 struct Memory {
   uint64_t limit =
       0;              // what Spillway may use; the whole device when no limit is set; never less than is held
@@ -19,6 +20,7 @@ struct Memory {
   // of the driver, where they are seen.
   uint64_t context = 0;
   uint64_t others = 0;        // taken from the limit by who else uses the device since
+  uint64_t reserve = 0;       // could be had, but is left to other libraries: SPILLWAY_RESERVE
   uint64_t free = 0;          // could be had from the driver
   uint64_t device = 0;        // all that the card has; no term of the sum
   uint64_t spilled = 0;       // in use, and in another tier; no term of the sum, and not in `live`
@@ -32,7 +34,7 @@ struct Memory {
   uint64_t driver_calls = 0;  // create, map, access, unmap, release
 
   uint64_t sum() const {
-    return live + rounding + stranded + cached + pending + pools + context + others + free;
+    return live + rounding + stranded + cached + pending + pools + context + others + reserve + free;
   }
 };
 

@@ -18,9 +18,17 @@ uint64_t Quota::room_below_limit() const {
   return limit_ > taken ? limit_ - taken : 0;
 }
 
-uint64_t Quota::room_in_limit() const {
+uint64_t Quota::room_beside(uint64_t reserve) const {
   const uint64_t own = room_below_limit();
-  return budget_ == nullptr ? own : std::min(own, budget::room(*budget_, device_, reserve()));
+  return budget_ == nullptr ? own : std::min(own, budget::room(*budget_, device_, reserve));
+}
+
+uint64_t Quota::room_with_reserve() const {
+  return room_beside(0);
+}
+
+uint64_t Quota::room_in_limit() const {
+  return room_beside(reserve());
 }
 
 uint64_t Quota::room() const {

@@ -23,8 +23,10 @@ class Quota {
   uint64_t limit() const { return limit_; }  // UINT64_MAX: none
   void set_limit(uint64_t bytes) { limit_ = bytes == 0 ? UINT64_MAX : bytes; }
 
-  // What the limit leaves; what it and the budget leave; and of that what the card has.
+  // What the limit leaves; what it and the budget leave, without the reserve and with it; and of that what
+  // the card has beside the reserve.
   uint64_t room_below_limit() const;
+  uint64_t room_with_reserve() const;
   uint64_t room_in_limit() const;
   uint64_t room() const;
   bool draw(uint64_t bytes);
@@ -45,6 +47,7 @@ class Quota {
 
  private:
   uint64_t native() const;
+  uint64_t room_beside(uint64_t reserve) const;
 
   const size_t device_;
   spillway_budget* const& budget_;

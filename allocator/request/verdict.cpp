@@ -17,7 +17,7 @@ class Judge {
       return {Cause::kNotMemory, "an extent of " + size_text(*extent_) +
                                      " was free; the driver refused, or a test made the request fail"};
     }
-    const uint64_t outside = saturated_sum(memory_.context, memory_.others);
+    const uint64_t outside = saturated_sum(memory_.context, saturated_sum(memory_.others, memory_.reserve));
     const uint64_t room = memory_.limit - std::min(memory_.limit, outside);
     const uint64_t needed = saturated_sum(memory_.live, request_);
     return needed <= room ? held_inside() : exceeded(needed - room);
@@ -72,6 +72,10 @@ class Judge {
     const uint64_t limit = memory_.limit;
     const uint64_t device = memory_.device;
     const std::string over = size_text(excess) + " too much; ";
+    if (memory_.reserve >= excess) {
+      return {Cause::kReserve, over + size_text(memory_.reserve) +
+                                   " are free and left to other libraries; --reserve says how much"};
+    }
     if (device > limit && device - limit >= excess) {
       return {Cause::kLimit,
               over + "the limit is " + size_text(limit) + " on a device of " + size_text(device)};
@@ -113,6 +117,8 @@ const char* cause_name(Cause cause) {
       return "pool isolation";
     case Cause::kLimit:
       return "limit";
+    case Cause::kReserve:
+      return "reserve";
     case Cause::kOtherProcesses:
       return "other processes";
     case Cause::kOutsideBytes:

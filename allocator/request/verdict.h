@@ -1,6 +1,6 @@
 // Why a request failed, in one line, decided from the terms of the closing equation.
 //
-// With room = limit − context − others, what a perfect allocator could use:
+// With room = limit − context − others − reserve, what a perfect allocator could use:
 //   0. The largest usable extent holds the request: not memory, but a driver's refusal or a failure that a
 //   test made.
 //   1. live + request ≤ room: the bytes are there. Where they are below a limit, and the card has more →
@@ -9,7 +9,7 @@
 //        pending → pending frees; pools → pool isolation; stranded + cached + rounding + free →
 //        fragmentation.
 //   2. Else the request exceeds room by some excess, and the verdict names the first that covers it:
-//        device − limit → limit; others → other processes;
+//        reserve → reserve; device − limit → limit; others → other processes;
 //        context, if it is more than a tenth of the limit → outside bytes.
 //   3. Else capacity.
 // Pure functions; any numbers are answered, also absurd ones.
@@ -29,6 +29,7 @@ enum class Cause {
   kPendingFrees,
   kPoolIsolation,
   kLimit,
+  kReserve,
   kOtherProcesses,
   kOutsideBytes,
   kNotMemory,

@@ -23,7 +23,7 @@ void fill_memory(const Memory& memory, int32_t device, spillway_memory* out) {
   filled.pending = memory.pending;
   filled.pools = memory.pools;
   filled.context = memory.context;
-  filled.others = memory.others;
+  filled.others = memory.others + memory.reserve;
   filled.free = memory.free;
   filled.reserved = memory.reserved;
   filled.peak_live = memory.peak_live;

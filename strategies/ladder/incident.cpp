@@ -60,6 +60,13 @@ void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
   if (which == trace::Term::kOthers) outside_ = {outside_ ? outside_->context : 0, bytes};
 }
 
+// What of the usable bytes PyTorch's requests must leave.
+static uint64_t reserve_in(uint64_t usable, uint64_t free, const spillway_budget& budget, size_t device) {
+  const uint64_t reserve = budget::read(budget.reserve_bytes);
+  const uint64_t beside = free > reserve ? free - reserve : 0;
+  return usable - std::min({usable, beside, budget::room(budget, device, reserve)});
+}
+
 // The driver knows what it has left, and the limit of that.
 void Ladder::Incident::record_driver() {
   size_t free = 0, total = 0;
@@ -70,7 +77,9 @@ void Ladder::Incident::record_driver() {
   const bool bounded = budget != nullptr && device < SPILLWAY_MOST_DEVICES;
   const uint64_t usable = bounded ? std::min<uint64_t>(free, budget::room(*budget, device, 0)) : free;
   const uint64_t limit = bounded ? std::min<uint64_t>(total, budget->limit_bytes) : total;
-  record_term(trace::Term::kFree, usable);
+  const uint64_t reserve = bounded && event.inside_framework ? reserve_in(usable, free, *budget, device) : 0;
+  record_term(trace::Term::kFree, usable - reserve);
+  if (reserve != 0) record_term(trace::Term::kReserve, reserve);
   record_term(trace::Term::kDevice, limit);
   record_framework(limit, usable);
 }
@@ -121,6 +130,7 @@ void Ladder::Incident::record_equation() {
   term(Term::kPools, memory.pools);
   term(Term::kContext, memory.context);
   term(Term::kOthers, memory.others);
+  if (memory.reserve != 0) term(Term::kReserve, memory.reserve);
   term(Term::kFree, memory.free);
   term(Term::kLargestExtent, event.largest_extent_bytes);
   term(Term::kDevice, memory.device);

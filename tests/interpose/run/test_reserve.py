@@ -1,4 +1,5 @@
 """`spillway run --reserve`."""
+import pathlib
 import sys
 import unittest
 
@@ -20,6 +21,21 @@ class Reserve(Case):
                 ended = self.run_on(*self.program, options=["--reserve", "256MiB", *options])
                 self.assertEqual(ended.status, 0, ended.errors)
                 self.assertIn("multiplied", ended.output)
+
+    def test_what_dies_of_it_says_so(self):
+        program = "import torch; kept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range(12)]"
+        for options in (["--mode", "rescue"], ["--mode", "replace", "--host-budget", "0"],
+                        ["--mode", "rescue", "--limit", "14GiB"]):
+            with self.subTest(options):
+                ended = self.run_on(sys.executable, "-c", program, card=("--capacity", "16GiB"),
+                                    options=["--reserve", "6GiB", *options])
+                self.assertIn("OutOfMemoryError", ended.errors)
+                report = "\n".join(ended.reports.values())
+                self.assertRegex(report, r"Verdict: reserve: .* too much; 6\.00 GiB are free and left to other")
+                self.assertRegex(report, r"\+ reserve +6\.00 GiB .*\(--reserve\)")
+                self.assertIn("the lines above add up to the limit", report)
+                for path in pathlib.Path(self.folder).glob("*.spill"):
+                    path.unlink()
 
     def test_what_a_pool_keeps_is_no_new_memory(self):
         ended = self.run_on(sys.executable, "-c", """

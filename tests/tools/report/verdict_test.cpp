@@ -119,6 +119,8 @@ TEST(Verdict, FollowsTheEquation) {
          failure(1000, 300, {{Term::kLive, 900}, {Term::kDevice, 2000}}));
   expect(Cause::kOtherProcesses, "other processes hold 400.00 MiB",
          failure(1000, 300, {{Term::kLive, 500}, {Term::kOthers, 400}}));
+  expect(Cause::kReserve, "200.00 MiB too much; 400.00 MiB are free and left to other libraries; --reserve",
+         failure(1000, 300, {{Term::kLive, 500}, {Term::kReserve, 400}, {Term::kDevice, 2000}}));
   expect(Cause::kOutsideBytes, "hold 400.00 MiB",
          failure(1000, 300, {{Term::kLive, 500}, {Term::kContext, 400}}));
   expect(Cause::kNotMemory, "an extent of 500.00 MiB was free",

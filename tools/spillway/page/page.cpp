@@ -35,9 +35,11 @@ Json snapshot_terms() {
 Json trace_terms(const Incident* incident) {
   Json terms = Json::array();
   if (incident == nullptr) return terms;
-  for (const trace::Term term : kSummands)
+  for (const trace::Term term : kSummands) {
+    if (is_optional(term) && !incident->term(term)) continue;
     if (const char* meaning = term_meaning(*incident, term))
       terms.push_back({{"key", term_name(term)}, {"name", term_name(term)}, {"meaning", meaning}});
+  }
   return terms;
 }
 

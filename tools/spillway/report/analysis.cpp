@@ -338,8 +338,8 @@ std::optional<int64_t> Incident::residual_bytes() const {
   uint64_t rest = *limit;  // unsigned: whatever a damaged trace holds, the difference is defined
   for (const Term summand : kSummands) {
     const auto bytes = term(summand);
-    if (!bytes) return std::nullopt;
-    rest -= *bytes;
+    if (!bytes && !is_optional(summand)) return std::nullopt;
+    rest -= bytes.value_or(0);
   }
   return static_cast<int64_t>(rest);
 }
@@ -415,10 +415,10 @@ const char* guarantee_name(uint8_t guarantee) {
 }
 
 const char* term_name(Term term) {
-  static constexpr const char* kNames[] = {"limit",   "live",         "rounding",       "stranded",
-                                           "cached",  "pending",      "pools",          "context",
-                                           "others",  "free",         "largest extent", "device",
-                                           "spilled", "spilled peer", "spilled nvme",   "host available"};
+  static constexpr const char* kNames[] = {
+      "limit",   "live",         "rounding",     "stranded",       "cached",         "pending",
+      "pools",   "context",      "others",       "free",           "largest extent", "device",
+      "spilled", "spilled peer", "spilled nvme", "host available", "reserve"};
   const auto index = static_cast<uint64_t>(term);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

@@ -158,10 +158,13 @@ const char* outcome_text(trace::Outcome outcome);  // for people
 const char* guarantee_name(uint8_t guarantee);
 const char* term_name(trace::Term term);
 
-// The terms of the sum, in the order of the equation.
+// The terms of the sum, in the order of the equation. Only traces of processes with a reserve have that.
 inline constexpr trace::Term kSummands[] = {
-    trace::Term::kLive,    trace::Term::kRounding, trace::Term::kStranded,
-    trace::Term::kCached,  trace::Term::kPending,  trace::Term::kPools,
-    trace::Term::kContext, trace::Term::kOthers,   trace::Term::kFree};
+    trace::Term::kLive,    trace::Term::kRounding, trace::Term::kStranded, trace::Term::kCached,
+    trace::Term::kPending, trace::Term::kPools,    trace::Term::kContext,  trace::Term::kOthers,
+    trace::Term::kReserve, trace::Term::kFree};
+constexpr bool is_optional(trace::Term summand) {
+  return summand == trace::Term::kReserve;
+}
 
 }  // namespace spillway::tools

@@ -66,6 +66,8 @@ const char* term_meaning_of_a_call(Term term) {
       return "other processes that Spillway knows";
     case Term::kContext:
       return "CUDA context, other libraries, other processes";
+    case Term::kReserve:
+      return "free, and left to other libraries (--reserve)";
     case Term::kFree:
       return "free on the card, or below the limit";
     default:
@@ -87,7 +89,9 @@ std::string equation_text(const Incident& incident) {
   for (const Term term : kSummands) {
     const auto bytes = incident.term(term);
     const char* meaning = term_meaning(incident, term);
-    if (meaning == nullptr || (is_driver_call(incident) && bytes == 0 && is_seldom(term))) continue;
+    if (meaning == nullptr || (!bytes && is_optional(term)) ||
+        (is_driver_call(incident) && bytes == 0 && is_seldom(term)))
+      continue;
     table.add({std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", meaning});
     sign = "+ ";
   }
@@ -219,6 +223,8 @@ const char* term_meaning(const Incident& incident, Term term) {
       return "CUDA context, other libraries, and processes that are not seen";
     case Term::kOthers:
       return "other processes";
+    case Term::kReserve:
+      return "free, and left to other libraries (--reserve)";
     case Term::kFree:
       return "below the limit, not taken";
     default:

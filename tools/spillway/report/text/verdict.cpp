@@ -132,6 +132,7 @@ Verdict judge(const Incident& incident) {
   memory.pools = bytes(Term::kPools);
   memory.context = bytes(Term::kContext);
   memory.others = bytes(Term::kOthers);
+  memory.reserve = bytes(Term::kReserve);
   memory.free = bytes(Term::kFree);
   memory.device = bytes(Term::kDevice);
   Verdict verdict = spillway::judge(memory, request, incident.term(Term::kLargestExtent));

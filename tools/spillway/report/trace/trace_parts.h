@@ -28,12 +28,13 @@ class TraceFailures {
   uint64_t free(const trace::Record& record) const {
     return incidents_.at(record.value).term(trace::Term::kFree).value_or(0);
   }
-  // What the allocator may hold: the limit less what others have taken of it.
+  // What the allocator may hold: the limit less what others have taken of it, or are left.
   uint64_t room(const trace::Record& record) const {
     const Incident& incident = incidents_.at(record.value);
-    const uint64_t limit = incident.term(trace::Term::kLimit).value_or(0);
-    const uint64_t context = std::min(limit, incident.term(trace::Term::kContext).value_or(0));
-    return limit - context - std::min(limit - context, incident.term(trace::Term::kOthers).value_or(0));
+    uint64_t room = incident.term(trace::Term::kLimit).value_or(0);
+    for (const trace::Term outside : {trace::Term::kContext, trace::Term::kOthers, trace::Term::kReserve})
+      room -= std::min(room, incident.term(outside).value_or(0));
+    return room;
   }
 
  private:

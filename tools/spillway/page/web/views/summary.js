@@ -44,6 +44,8 @@ const kHelp = {
   'pending frees':
       'The bytes are freed, but other streams may still use them. Waiting for those streams before the request gives them back.',
   limit: 'The process has a limit below the card’s size. Raise it, or stay below it.',
+  reserve:
+      'The card has the memory, and --reserve leaves it to other libraries. A smaller reserve gives it to the program.',
   'other processes': 'Other processes hold the rest of the card. spillway top shows which.',
   'outside bytes':
       'Much of the card is held outside the allocator: the CUDA context, other libraries. Fewer processes or libraries on it leave more.',
