@@ -139,8 +139,8 @@ bool MachineHolder::open(bool alone, std::string* error) {
   path_ = path_of(descriptor_);
   if (names_ledger()) return true;
   ledger_ = ::memfd_create("spillway-ledger", MFD_CLOEXEC);
-  ledger_path_ = path_of(ledger_);
   std::string why_not = std::generic_category().message(errno);
+  ledger_path_ = path_of(ledger_);
   if (ledger_ >= 0 && make_ledger(ledger_path_, &why_not)) return true;
   *error = "no file for the ledger that the programs share: " + why_not;
   return false;
