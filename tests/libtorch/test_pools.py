@@ -42,6 +42,9 @@ class Pools(unittest.TestCase):
         output = self.compare("own_allocator")
         self.assertEqual((output[0].split("]")[0], output[-1]), ("asked [2, 20, 30", "freed 3 4194304"))
 
+    def test_segments_of_another_allocator_may_be_neighbours(self):
+        self.assertEqual(self.compare("side_by_side"), ["segments [(30, 1), (30, 1)] True"])
+
     def test_a_tensor_outlives_its_pool(self):
         self.assertEqual(self.compare("outlived"), ["kept 0", "freed 1"])
 

@@ -89,6 +89,18 @@ def own_allocator(path):
     print("freed", source.library.source_freed(), key("allocated_bytes.all.current"))
 
 
+def side_by_side(path):
+    """What a library hands out piece after piece is a segment each, though nothing lies between them."""
+    source = Source(path)
+    assert source.library.source_side_by_side(ctypes.c_size_t(100 * MIB))
+    pool = source.pool()
+    with torch.cuda.use_mem_pool(pool):
+        held = [new(30 * MIB), new(30 * MIB)]
+    segments = pool.snapshot()
+    print("segments", [(segment["total_size"] // MIB, len(segment["blocks"])) for segment in segments],
+          abs(held[0].data_ptr() - held[1].data_ptr()) == 30 * MIB)
+
+
 def outlived(path):
     """A tensor that outlives its pool."""
     source = Source(path)
