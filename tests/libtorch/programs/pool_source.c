@@ -1,4 +1,5 @@
-// The memory of a pool as a program would get it from another library: cudaMalloc, counted and refusable.
+// The memory of a pool as a program would get it from another library: cudaMalloc, or pieces of one
+// allocation side by side. Counted and refusable.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
