@@ -131,6 +131,9 @@ enum class Term : uint64_t {
   kHostAvailable = 15,
   // A term of the sum where there is one: free, and left to other libraries' requests by SPILLWAY_RESERVE.
   kReserve = 16,
+  // Of a request that LibTorch's own allocator refused for a limit of its own, the `kLimit` of its equation:
+  // what the driver had free, whatever the limit.
+  kDeviceFree = 17,
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };

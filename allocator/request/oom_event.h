@@ -33,6 +33,9 @@ struct OomEvent {
   bool framework_waits_for_nccl = false;
   // The process's own limit leaves less than is missing: what other processes give back is of no use.
   bool over_limit = false;
+  // What the framework may hold, where it refused the request for that: nobody asked the driver. 0: it did
+  // not.
+  uint64_t framework_limit = 0;
   // Whether the caller can unwind and try again under another plan.
   bool may_unwind = true;
   CaptureState capture = CaptureState::kNone;

@@ -106,6 +106,7 @@ extern "C" SPILLWAY_API int spillway_torch_native_state(int device, SpillwayFram
   if (now == nullptr || now->name() != "native" || !now->initialized()) return 1;
   try {
     *state = {};
+    state->fraction = now->getMemoryFraction(static_cast<c10::DeviceIndex>(device));
     const c10::cuda::MempoolId_t every_pool{0, 0};
     for (const auto& segment : spillway::libtorch::snapshot_of(*now, every_pool).segments) {
       if (segment.device != device) continue;

@@ -336,6 +336,11 @@ spillway_status core_note_host_failure(const spillway_driver_request* request, i
   return status;
 }
 
+spillway_status core_note_framework_failure(int32_t device, uint64_t bytes) {
+  if (const spillway_status status = core_start(); status != SPILLWAY_OK) return status;
+  return Process::get().driver_callers()->note_framework_failure(device, bytes);
+}
+
 void core_count_incidents(spillway_incident_totals* totals) {
   Process::get().count_incidents(totals);
   // The first failure may come before Python has run another instruction after the core's start.
@@ -437,6 +442,7 @@ const spillway_core_table kTable = {
     core_grant,
     core_rescue,
     core_note_host_failure,
+    core_note_framework_failure,
     core_count_incidents,
     core_join_ledger,
     core_set_gate,

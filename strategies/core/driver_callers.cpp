@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "allocator/accounting/record.h"
+#include "strategies/budget/device_room.h"
 #include "strategies/budget/host_budget.h"
 #include "strategies/core/process.h"
 #include "strategies/framework/call_origin.h"
 #include "strategies/framework/framework.h"
+#include "strategies/framework/segment_size.h"
 
 namespace spillway {
 namespace {
@@ -48,6 +50,23 @@ bool is_second_try(int device, uint64_t bytes, Clock::time_point now) {
   last_bytes = again ? 0 : bytes;
   last = now;
   return again;
+}
+
+// A limit of LibTorch's allocator that a request would have passed, and by how much.
+struct PassedLimit {
+  uint64_t limit, excess;  // bytes
+};
+
+std::optional<PassedLimit> passed_framework_limit(const Allocator& allocator, DeviceId device,
+                                                  uint64_t segment) {
+  const auto state = framework_state_inside(static_cast<int>(device));
+  if (!state || state->fraction >= 1) return std::nullopt;
+  const auto room = device_room(allocator, device);
+  if (!room) return std::nullopt;
+  const auto limit = static_cast<uint64_t>(state->fraction * static_cast<double>(room->limit));
+  const uint64_t left = limit - std::min(limit, state->held());
+  if (segment <= left) return std::nullopt;
+  return PassedLimit{std::max<uint64_t>(limit, 1), segment - left};
 }
 
 uint64_t microseconds(Clock::duration time) {
@@ -119,6 +138,32 @@ spillway_status DriverCallers::note_host_failure(const spillway_driver_request& 
   allocator_.end_incident(is_done_again ? Status::kUnwind : Status::kOutOfMemory, request.bytes,
                           microseconds(Clock::now() - start));
   *number = incident;
+  return SPILLWAY_OK;
+}
+
+spillway_status DriverCallers::note_framework_failure(int device, uint64_t bytes) {
+  if (const spillway_status status = refuse_device("note_framework_failure", device); status != SPILLWAY_OK)
+    return status;
+  if (Ladder::inside() || !prepare_framework_within(kFrameworkLoads)) return SPILLWAY_OK;
+  const Clock::time_point start = Clock::now();
+  const uint64_t segment = native_segment_bytes(bytes);
+  const auto passed = passed_framework_limit(allocator_, DeviceId{device}, segment);
+  if (!passed) return SPILLWAY_OK;
+  OomEvent event;
+  event.framework_limit = passed->limit;
+  event.incident = allocator_.begin_incident();
+  event.requested_bytes = bytes;
+  event.rounded_bytes = segment;
+  event.short_bytes = passed->excess;
+  event.device = DeviceId{device};
+  event.source = Source::kDriverCaller;
+  event.inside_framework = true;
+  const std::string library = find_call_origin().library;
+  event.library = library.c_str();
+  DriverCall call(event, [](void*) { return 0; }, nullptr);
+  if (SiteRecorder* sites = Process::get().sites()) sites->failed(event.device, event.incident);
+  ladder_.note(call);
+  allocator_.end_incident(Status::kOutOfMemory, bytes, microseconds(Clock::now() - start));
   return SPILLWAY_OK;
 }
 

@@ -38,6 +38,7 @@ std::optional<FrameworkMemory> framework_memory_inside(int device);
 // All of it, for such a thread at its request's failure. Nothing: as above, or another thread asks too.
 struct FrameworkState {
   uint64_t requested, rounding, pending, idle, pools_idle;  // bytes
+  double fraction;                                          // of the device that it may hold
   uint64_t held() const { return requested + rounding + pending + idle + pools_idle; }
 };
 std::optional<FrameworkState> framework_state_inside(int device);

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "allocator/accounting/process_budget.h"
 #include "allocator/accounting/record.h"
-#include "strategies/framework/framework.h"
 #include "strategies/framework/framework_course.h"
+#include "strategies/ladder/driver_equation.h"
 #include "strategies/processes/neighbours.h"
 #include "strategies/sites/holders_told.h"
 
@@ -13,10 +12,8 @@ namespace spillway {
 namespace {
 constexpr unsigned kMostUselessRuns = 2;
 constexpr size_t kMostHolders = 256;
-constexpr auto kFrameworkAnswers = std::chrono::milliseconds(20);
 // They do twenty times a second, and what they hold may be the cause.
 constexpr auto kMembersShowThemselves = std::chrono::milliseconds(100);
-constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 }  // namespace
 
 Ladder::Incident::Incident(Allocator& allocator, PendingRequest& request, const LadderOptions& options)
@@ -60,63 +57,11 @@ void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
   if (which == trace::Term::kOthers) outside_ = {outside_ ? outside_->context : 0, bytes};
 }
 
-// What of the usable bytes PyTorch's requests must leave.
-static uint64_t reserve_in(uint64_t usable, uint64_t free, const spillway_budget& budget, size_t device) {
-  const uint64_t reserve = budget::read(budget.reserve_bytes);
-  const uint64_t beside = free > reserve ? free - reserve : 0;
-  return usable - std::min({usable, beside, budget::room(budget, device, reserve)});
-}
-
-// The driver knows what it has left, and the limit of that.
-void Ladder::Incident::record_driver() {
-  size_t free = 0, total = 0;
-  const driver::Table& table = allocator_.table();
-  if (table.cuMemGetInfo == nullptr || table.cuMemGetInfo(&free, &total) != CUDA_SUCCESS) return;
-  const spillway_budget* budget = allocator_.budget();
-  const auto device = static_cast<size_t>(event.device);
-  const bool bounded = budget != nullptr && device < SPILLWAY_MOST_DEVICES;
-  const uint64_t usable = bounded ? std::min<uint64_t>(free, budget::room(*budget, device, 0)) : free;
-  const uint64_t limit = bounded ? std::min<uint64_t>(total, budget->limit_bytes) : total;
-  const uint64_t reserve = bounded && event.inside_framework ? reserve_in(usable, free, *budget, device) : 0;
-  record_term(trace::Term::kFree, usable - reserve);
-  if (reserve != 0) record_term(trace::Term::kReserve, reserve);
-  record_term(trace::Term::kDevice, limit);
-  record_framework(limit, usable);
-}
-
-// The rest of the equation, where LibTorch's own allocator says what it holds. What is on nobody's account
-// is one term: contexts, other libraries, other processes.
-void Ladder::Incident::record_framework(uint64_t limit, uint64_t free) {
-  const auto device = static_cast<int>(event.device);
-  if (!prepare_framework_within(kFrameworkLoads)) return;
-  using trace::Term;
-  const auto state = event.inside_framework ? framework_state_inside(device) : std::nullopt;
-  if (state && state->held() <= limit && free <= limit - state->held()) {
-    record_term(Term::kLimit, limit);
-    record_term(Term::kLive, state->requested);
-    record_term(Term::kRounding, state->rounding);
-    record_term(Term::kCached, state->idle);
-    record_term(Term::kPending, state->pending);
-    record_term(Term::kPools, state->pools_idle);
-    record_term(Term::kContext, limit - free - state->held());
-    for (const Term none : {Term::kStranded, Term::kOthers}) record_term(none, 0);
+void Ladder::Incident::record_equation() {
+  if (event.source == Source::kDriverCaller) {
+    for (const auto& [term, bytes] : driver_equation(allocator_, event)) record_term(term, bytes);
     return;
   }
-  const auto memory =
-      event.inside_framework ? framework_memory_inside(device) : framework_memory(device, kFrameworkAnswers);
-  if (!memory || memory->used_bytes > memory->held_bytes || memory->held_bytes > limit ||
-      free > limit - memory->held_bytes)
-    return;
-  record_term(Term::kLimit, limit);
-  record_term(Term::kLive, memory->used_bytes);
-  record_term(Term::kCached, memory->held_bytes - memory->used_bytes);
-  record_term(Term::kContext, limit - free - memory->held_bytes);
-  for (const Term none : {Term::kRounding, Term::kStranded, Term::kPending, Term::kPools, Term::kOthers})
-    record_term(none, 0);
-}
-
-void Ladder::Incident::record_equation() {
-  if (event.source == Source::kDriverCaller) return record_driver();
   Memory memory;
   if (allocator_.memory(event.device, &memory) != Status::kOk) return;
   using trace::Term;

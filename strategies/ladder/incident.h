@@ -74,8 +74,6 @@ struct Ladder::Incident {
   void record(trace::Kind kind, uint64_t address, uint64_t bytes, uint64_t requested, uint64_t detail,
               uint8_t flags = 0);
   void record_equation();
-  void record_driver();
-  void record_framework(uint64_t limit, uint64_t free);
   void record_refusals();
   void record_holders();
   void record_course();

@@ -48,6 +48,13 @@ LadderOutcome Ladder::handle(PendingRequest& request) noexcept {
   return outcome;
 }
 
+void Ladder::note(PendingRequest& request) noexcept {
+  Incident incident(allocator_, request, options_);
+  incident.open(optimizer_steps_);
+  incident.close(LadderOutcome::kGiveUp);
+  settle(incident, LadderOutcome::kGiveUp);
+}
+
 // In place first: what nobody uses before what is in use, and of that the cheapest byte; then a plan move;
 // and what has failed again and again only when nothing else is left, and after that what would be too slow.
 // A strategy that gained nothing is asked again only if it had counted its bytes: when something else has

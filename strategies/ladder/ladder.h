@@ -76,6 +76,8 @@ class Ladder final : public OomHandler {
   static bool inside() noexcept;
 
   LadderOutcome handle(PendingRequest& request) noexcept override;
+  // An incident for which there is nothing to try: it is given up.
+  void note(PendingRequest& request) noexcept;
   bool at_rest(const std::function<void()>& work,
                std::chrono::steady_clock::time_point deadline) noexcept override;
 

@@ -53,8 +53,13 @@ TABLE = [
     row("pools", "snapshot", "pool isolation", r"144\.00 MiB lie in other .*; pool \(0, 1\) holds 144\.00 MiB, alloc",
         r"by +pools\.py:8", r"144\.00 MiB +0 B +pool \(0, 1\) +0 +pools\.py:6 <listcomp>"),
 
+    row("own_limit", "run", "limit", r"36\.00 MiB too much; the limit is 64\.00 MiB on a device of 256\.00 MiB; the "
+        r"limit of 64\.00 MiB is PyTorch's own \(torch\.cuda\.set_per_process_memory_fraction\), and 256\.00 MiB "
+        r"of the card are free: 0\.40 would have let this request in", r"by +own_limit\.py:\d+"),
     row("own_limit", "replace", "limit", r"the limit is 64\.00 MiB on a device of 256\.00 MiB"),
     row("own_limit", "snapshot", "limit", r"256\.00 MiB of the card were free.*set_per_process_memory_fraction"),
+    row("capacity", "run", "limit", r"the limit is 900\.00 MiB on a device of 4\.00 GiB", capacity="4GiB",
+        options=("--limit", "900MiB")),
     row("capacity", "replace", "limit", r"the limit is 900\.00 MiB on a device of 4\.00 GiB", capacity="4GiB",
         options=("--limit", "900MiB")),
 

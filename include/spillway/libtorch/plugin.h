@@ -43,11 +43,13 @@ SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t*
 
 // The native allocator's memory of a device in full, at the failure of a request, on the thread whose request
 // it is: bytes in use as asked for, what rounding added, what was freed while other streams still use it,
-// what is idle where any request may have it, and what is idle in private pools. 0: told. Another thread that
-// asks meanwhile is refused. The last tells how many requests it has given its cache back for, to ask again,
-// and how many bytes it has ever got from the driver.
+// what is idle where any request may have it, and what is idle in private pools; and the part of the device
+// that set_per_process_memory_fraction leaves it, 1 without. 0: told. Another thread that asks meanwhile is
+// refused. The last tells how many requests it has given its cache back for, to ask again, and how many bytes
+// it has ever got from the driver.
 typedef struct SpillwayFrameworkState {
   uint64_t requested, rounding, pending, idle, pools_idle;
+  double fraction;
 } SpillwayFrameworkState;
 SPILLWAY_API int spillway_framework_state(int device, SpillwayFrameworkState* state);
 SPILLWAY_API int spillway_framework_retries(int device, uint64_t* retries, uint64_t* got_bytes);

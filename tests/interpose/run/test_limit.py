@@ -1,6 +1,7 @@
 """`spillway run --limit`: natively and through the allocator."""
 import json
 import pathlib
+import re
 import sys
 import unittest
 
@@ -106,6 +107,109 @@ print(driver.cuMemFree_v2(pointer), torch.empty(256 * MIB, dtype=torch.uint8, de
 """, card=("--capacity", "4GiB"), SPILLWAY_BUILD_DIR=str(BUILD),
                             options=["--mode", "replace", "--limit", "1GiB", "--strategies", "none"])
         self.assertEqual(ended.output.split(), ["2", "0", "856", "256", "refused", "0", "256"], ended.errors)
+
+
+class FrameworkLimit(Case):
+    """A limit of PyTorch's own allocator: a request that it refuses for that asks no driver."""
+    capacity = 256
+    head = """
+import sys, torch
+MIB = 1 << 20
+def fraction(share, device=0): torch.cuda.set_per_process_memory_fraction(float(share), device)
+def empty(size, device=0): return torch.empty(size * MIB, dtype=torch.uint8, device=f"cuda:{device}")
+def refused(size, device=0):
+    try:
+        empty(size, device)
+    except torch.OutOfMemoryError:
+        print("refused", size)
+"""
+
+    def died(self, program, *arguments, options=(), machine=()):
+        return self.run_on(sys.executable, "-c", self.head + program, *arguments, options=options,
+                           card=("--capacity", f"{self.capacity}MiB", *machine))
+
+    def report(self, ended):
+        self.assertEqual(len(ended.reports), 1, ended.errors)
+        return next(iter(ended.reports.values()))
+
+    def test_is_a_failure_with_a_report(self):
+        ended = self.died("fraction(0.25); empty(100)")
+        self.assertEqual(ended.status, 1)
+        self.assertEqual(ended.number(r"(\d+) memory failure met, 0 rescued, 1 not"), 1, ended.line)
+        report = self.report(ended)
+        self.assertIn("asked by PyTorch's allocator (libc10_cuda.so)", report)
+        self.assertRegex(report, r"Verdict: limit: 36\.00 MiB too much; the limit is 64\.00 MiB on a device of 256\.00")
+        self.assertIn("the lines above add up to the limit", report)
+
+    def test_pytorch_says_what_it_says_without_spillway(self):
+        program = self.head + "fraction(0.25); empty(100)"
+        words = [line for line in self.simulate(sys.executable, "-c", program, card=("--capacity", "256MiB"))
+                 .errors.splitlines() if "OutOfMemoryError" in line]
+        self.assertEqual(len(words), 1)
+        self.assertIn(words[0], self.died("fraction(0.25); empty(100)").errors)
+
+    def test_the_fraction_that_it_names_is_enough_and_less_is_not(self):
+        """A small request takes a whole segment of 20 MiB."""
+        program = "fraction(sys.argv[1]); kept = [empty(25), empty(25)]; empty(9)"
+        report = self.report(self.died(program, "0.25"))
+        self.assertRegex(report, r"rounded +20\.00 MiB")
+        share = float(re.search(r"of the card are free: (0\.\d\d) would have let this request in", report).group(1))
+        enough = self.died(program, f"{share:.2f}")
+        self.assertEqual(enough.status, 0, enough.errors)
+        self.assertIn("no memory failure of a driver call", enough.line)
+        self.assertEqual(self.died(program, f"{share - 0.01:.2f}").status, 1)
+
+    def test_no_fraction_helps_where_the_card_has_no_more(self):
+        ended = self.died("fraction(0.25); empty(300)")
+        self.assertRegex(self.report(ended), r"Verdict: capacity: 236\.00 MiB too much; .* no fraction would have let")
+
+    def test_what_pytorch_serves_from_its_cache_is_no_failure(self):
+        ended = self.died("fraction(0.25); kept = empty(40); del kept; print(empty(60).numel() // MIB)")
+        self.assertEqual(ended.output, "60\n", ended.errors)
+        self.assertIn("no memory failure of a driver call", ended.line)
+
+    def test_each_refusal_is_told_once_on_any_thread_and_device(self):
+        ended = self.died("""
+import threading
+fraction(0.5, 1)
+refused(200, 1)
+worker = threading.Thread(target=refused, args=(201, 1))
+worker.start(); worker.join()
+print(empty(100, 1).numel() // MIB, empty(200, 0).numel() // MIB)
+""", machine=("--gpus", "2"))
+        self.assertEqual(ended.output.split("\n")[:3], ["refused 200", "refused 201", "100 200"], ended.errors)
+        self.assertEqual(ended.number(r"(\d+) memory failures met, 0 rescued, 2 not"), 2, ended.line)
+        self.assertIn("where     device 1,", self.report(ended))
+
+    def test_what_the_driver_refuses_below_it_is_told_once(self):
+        ended = self.died("""
+import ctypes
+fraction(0.9)
+kept = empty(2)
+pointer = ctypes.c_uint64()
+print(ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(150 * MIB)))
+refused(120)
+""")
+        self.assertEqual(ended.output.split("\n")[:2], ["0", "refused 120"], ended.errors)
+        self.assertEqual(ended.number(r"(\d+) memory failure met, 0 rescued, 1 not"), 1, ended.line)
+        self.assertNotIn("Verdict: limit", self.report(ended))
+
+    def test_in_replace_it_is_told_once_too(self):
+        ended = self.died("fraction(0.25); refused(100)", options=["--mode", "replace", "--strategies", "none"])
+        self.assertEqual(ended.number(r"(\d+) memory failure met, 0 rescued, 1 not"), 1, ended.line)
+        self.assertIn("Verdict: limit: 36.00 MiB too much", self.report(ended))
+
+    def test_pytorchs_profiler_is_told_as_ever(self):
+        program = self.head + """
+fraction(0.25)
+with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    refused(100)
+print([event.name() for event in profile.profiler.kineto_results.events() if "OutOfMemory" in event.name()])
+"""
+        words, card = (sys.executable, "-c", program), ("--capacity", "256MiB")
+        native = self.simulate(*words, card=card)
+        self.assertIn("OutOfMemory", native.output, native.errors)
+        self.assertEqual(self.run_on(*words, card=card).output, native.output)
 
 
 if __name__ == "__main__":

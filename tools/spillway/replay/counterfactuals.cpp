@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strategies/framework/segment_size.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/replay/input/input.h"
 #include "tools/spillway/replay/replay.h"
@@ -76,7 +77,7 @@ class Author {
     return wanted > capacity_ ? wanted - capacity_ : 0;
   }
   // A request that fails though the card has room meets a limit that the history does not hold.
-  bool is_limited() const { return found_.holdings.free.value_or(0) >= asked_of_the_card(request_bytes_); }
+  bool is_limited() const { return found_.holdings.free.value_or(0) >= native_segment_bytes(request_bytes_); }
   void add(Alternative item) { out_.items.push_back(std::move(item)); }
 
   const MemoryHistory& history_;

@@ -418,7 +418,7 @@ const char* term_name(Term term) {
   static constexpr const char* kNames[] = {
       "limit",   "live",         "rounding",     "stranded",       "cached",         "pending",
       "pools",   "context",      "others",       "free",           "largest extent", "device",
-      "spilled", "spilled peer", "spilled nvme", "host available", "reserve"};
+      "spilled", "spilled peer", "spilled nvme", "host available", "reserve",        "device free"};
   const auto index = static_cast<uint64_t>(term);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

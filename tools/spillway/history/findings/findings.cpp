@@ -5,6 +5,7 @@
 #include <map>
 
 #include "allocator/accounting/memory.h"
+#include "strategies/framework/segment_size.h"
 #include "tools/spillway/history/findings/growth.h"
 #include "tools/spillway/history/findings/passes.h"
 #include "tools/spillway/history/moment.h"
@@ -154,7 +155,7 @@ Holdings holdings_at(const Moment& moment, const PoolAndStream& asker) {
 }
 
 Verdict verdict_on(const Holdings& holdings, uint64_t request) {
-  if (holdings.free && *holdings.free >= asked_of_the_card(request))
+  if (holdings.free && *holdings.free >= native_segment_bytes(request))
     return {Cause::kLimit, size_text(*holdings.free) +
                                " of the card were free: the process has a limit of its own, such as "
                                "set_per_process_memory_fraction"};
@@ -368,13 +369,6 @@ std::vector<Holder> holders_before(const MemoryHistory& history, int device, siz
 
 std::vector<size_t> steps_of(const DeviceHistory& device, size_t until) {
   return Steps(device, until).starts();
-}
-
-uint64_t asked_of_the_card(uint64_t request) {
-  constexpr uint64_t kMiB = uint64_t{1} << 20, kUnit = 2 * kMiB;
-  if (request <= kMiB) return kUnit;
-  if (request < 10 * kMiB) return 20 * kMiB;
-  return request > UINT64_MAX - kUnit ? request : (request + kUnit - 1) / kUnit * kUnit;
 }
 
 std::optional<uint64_t> Holdings::outside() const {

@@ -86,9 +86,6 @@ std::vector<Holder> holders_before(const MemoryHistory& history, int device, siz
 // Before which events the program's steps began, of those before `until`.
 std::vector<size_t> steps_of(const DeviceHistory& device, size_t until);
 
-// What PyTorch's allocator asks the card for when it has nothing for such a request: segments are larger.
-uint64_t asked_of_the_card(uint64_t request);
-
 // Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
 // empty. `capacity`: of the card, where the user gave it. `counted`: REQUIRES that it is of that failure.
 std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity,

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 
+#include "strategies/framework/segment_size.h"
 #include "tools/spillway/rehearse/report/history.h"
 
 namespace spillway::tools {
@@ -74,7 +75,7 @@ std::optional<OwnLimit> own_limit_of(const FailureOf& found) {
   const uint64_t capacity = capacity_of(found);
   if (capacity == 0) return std::nullopt;
   const bool is_below = failure.limit > 0 && failure.limit < capacity;
-  const bool card_has_it = failure.device_free >= asked_of_the_card(failure.requested);
+  const bool card_has_it = failure.device_free >= native_segment_bytes(failure.requested);
   if (card_has_it) {
     const bool is_fraction = is_below && failure.reserved + failure.device_free > failure.limit;
     return OwnLimit{is_fraction, is_below ? failure.limit : 0, capacity};

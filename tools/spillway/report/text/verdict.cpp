@@ -1,6 +1,8 @@
 #include "tools/spillway/report/text/verdict.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <string_view>
 
 #include "tools/spillway/report/course.h"
@@ -36,7 +38,8 @@ Verdict of_a_driver_call(const Incident& incident) {
   std::string text =
       (is_pytorchs_allocator(incident.library) ? "its allocator" : incident.library) + " asked the driver";
   if (incident.requested_bytes != 0) text += " for " + size_text(incident.requested_bytes);
-  const std::optional<uint64_t> free = incident.term(Term::kFree), device = incident.term(Term::kDevice);
+  const std::optional<uint64_t> free = incident.term(Term::kFree), limit = incident.term(Term::kLimit);
+  const std::optional<uint64_t> device = limit ? limit : incident.term(Term::kDevice);
   if (free && device) text += " while " + size_text(*free) + " of " + size_text(*device) + " were free";
   const std::string served = served_by(incident);
   if (incident.outcome == trace::Outcome::kGranted)
@@ -107,6 +110,30 @@ std::string held_by_the_cache(const Incident& incident) {
          "leave it room";
 }
 
+// The smallest fraction of the card, in hundredths, that leaves room for so many bytes.
+std::string fraction_for(uint64_t bytes, uint64_t device) {
+  const auto wanted = static_cast<double>(bytes), whole = static_cast<double>(device);
+  double hundredths = std::ceil(100 * wanted / whole);
+  if (hundredths / 100 * whole < wanted) ++hundredths;  // it was rounded
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", hundredths / 100);
+  return text;
+}
+
+// Whose limit it was, and what of it would have been enough for this request.
+std::string of_a_framework_limit(const Incident& incident, uint64_t request) {
+  const auto device_free = incident.term(Term::kDeviceFree);
+  if (!device_free) return "";
+  const uint64_t limit = incident.term(Term::kLimit).value_or(0);
+  const uint64_t device = incident.term(Term::kDevice).value_or(0);
+  const uint64_t held = limit - std::min(limit, incident.term(Term::kFree).value_or(0));
+  const bool card_has_it = request <= *device_free && held <= device && request <= device - held;
+  return "; the limit of " + size_text(limit) +
+         " is PyTorch's own (torch.cuda.set_per_process_memory_fraction), and " + size_text(*device_free) +
+         " of the card are free: " + (card_has_it ? fraction_for(held + request, device) : "no fraction") +
+         " would have let this request in";
+}
+
 }  // namespace
 
 Verdict judge(const Incident& incident) {
@@ -138,10 +165,12 @@ Verdict judge(const Incident& incident) {
   Verdict verdict = spillway::judge(memory, request, incident.term(Term::kLargestExtent));
   if (verdict.cause == Cause::kOtherProcesses) verdict.text += with_neighbours(incident);
   const bool of_size = verdict.cause == Cause::kCapacity || verdict.cause == Cause::kFragmentation;
-  if (!of_size) return verdict;
-  if (const auto grown = by_course(incident, request)) return *grown;
+  if (of_size || verdict.cause == Cause::kLimit) {
+    if (const auto grown = by_course(incident, request)) return *grown;
+  }
+  verdict.text += of_a_framework_limit(incident, request);
   // Of Spillway's own allocator the history of blocks tells it.
-  if (is_pytorchs_allocator(incident.library) && incident.course.size() < kFewestPoints)
+  if (of_size && is_pytorchs_allocator(incident.library) && incident.course.size() < kFewestPoints)
     verdict.text +=
         "; the program ran too shortly to see whether what it has in use grows: spillway run --mode replace "
         "tells";
