@@ -55,7 +55,7 @@ class Budget(ctypes.Structure):
 
 class Core(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("others", ctypes.c_void_p * 12),
-                ("check_invariants", ctypes.CFUNCTYPE(ctypes.c_int)), ("more", ctypes.c_void_p * 15),
+                ("check_invariants", ctypes.CFUNCTYPE(ctypes.c_int)), ("more", ctypes.c_void_p * 16),
                 ("budget", ctypes.CFUNCTYPE(ctypes.POINTER(Budget)))]
 
 

@@ -159,6 +159,11 @@ def refused(size, device=0):
         self.assertIn("no memory failure of a driver call", enough.line)
         self.assertEqual(self.died(program, f"{share - 0.01:.2f}").status, 1)
 
+    def test_is_a_part_of_spillways_limit_where_there_is_one(self):
+        ended = self.died("fraction(0.5); empty(100)", options=["--limit", "128MiB"])
+        self.assertRegex(self.report(ended), r"the limit is 64\.00 MiB on a device of 128\.00 MiB; .* 128\.00 MiB of the "
+                                             r"card are free: 0\.79 would have let this request in")
+
     def test_no_fraction_helps_where_the_card_has_no_more(self):
         ended = self.died("fraction(0.25); empty(300)")
         self.assertRegex(self.report(ended), r"Verdict: capacity: 236\.00 MiB too much; .* no fraction would have let")

@@ -286,6 +286,16 @@ static void what_the_host_refuses_is_a_failure_of_its_own(void) {
   core->count_incidents(NULL);
 }
 
+static void what_no_framework_refuses_is_no_failure(void) {
+  static spillway_incident_totals met;
+  core->count_incidents(&met);
+  CHECK(core->note_framework_failure(0, 3 * MIB) == SPILLWAY_OK && met.failures == 0);
+  CHECK(core->note_framework_failure(99, 3 * MIB) == SPILLWAY_NOT_FOUND);
+  CHECK(strstr(spillway_last_error(), "no device 99") != NULL);
+  CHECK(core->note_framework_failure(-1, 3 * MIB) == SPILLWAY_NOT_FOUND && met.failures == 0);
+  core->count_incidents(NULL);
+}
+
 static void free_segment(void* context, uint64_t address, uint64_t bytes) {
   CHECK(address == (uint64_t)1 << 46);
   *(uint64_t*)context += bytes;
@@ -333,6 +343,7 @@ int main(void) {
   injected_failures_fire_once_or_for_good();
   a_pool_has_a_source_of_its_own();
   what_the_host_refuses_is_a_failure_of_its_own();
+  what_no_framework_refuses_is_no_failure();
   CHECK(core->check_invariants() == 1);
   if (failures == 0) printf("all checks hold\n");
   return failures != 0;

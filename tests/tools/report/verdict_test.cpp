@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace spillway::tools {
 namespace {
 
@@ -20,7 +23,7 @@ Incident failure(uint64_t limit, uint64_t request, const std::map<Term, uint64_t
   for (const Term term : kSummands) incident.terms[term] = 0;
   for (const auto& [term, mib] : terms) {
     incident.terms[term] = mib * kMiB;
-    if (term != Term::kLargestExtent && term != Term::kDevice) rest -= mib;
+    if (std::ranges::find(kSummands, term) != std::end(kSummands)) rest -= mib;
   }
   incident.terms[Term::kLimit] = limit * kMiB;
   incident.terms[Term::kFree] = rest * kMiB;
@@ -131,6 +134,27 @@ TEST(Verdict, FollowsTheEquation) {
   expect(Cause::kCapacity, "too much", failure(1000, 900, {{Term::kLive, 900}, {Term::kDevice, 1100}}));
 }
 
+TEST(Verdict, OfPyTorchsOwnLimitNamesTheFractionThatWouldHaveBeenEnough) {
+  const auto refused = [](uint64_t device, uint64_t device_free) {
+    Incident incident =
+        failure(25, 9, {{Term::kLive, 20}, {Term::kDevice, device}, {Term::kDeviceFree, device_free}});
+    incident.library = "libc10_cuda.so";
+    incident.outcome = trace::Outcome::kGiveUp;
+    return incident;
+  };
+  expect(
+      Cause::kLimit,
+      "4.00 MiB too much; the limit is 25.00 MiB on a device of 99.00 MiB; the limit of 25.00 MiB is "
+      "PyTorch's "
+      "own (torch.cuda.set_per_process_memory_fraction), and 60.00 MiB of the card are free: 0.30 would have",
+      refused(99, 60));
+  EXPECT_LT(static_cast<uint64_t>(0.29 * (100 * kMiB)), 29 * kMiB) << "as PyTorch computes it";
+  expect(Cause::kLimit, ": 0.30 would have let this request in", refused(100, 60));
+  expect(Cause::kLimit, "8.00 MiB of the card are free: no fraction would have let this", refused(100, 8));
+  expect(Cause::kCapacity, "60.00 MiB of the card are free: no fraction would have let this",
+         refused(28, 60));
+}
+
 TEST(Verdict, IsUnknownWithoutTheEquation) {
   EXPECT_EQ(judge(Incident{}).cause, Cause::kUnknown);
   Incident incident = failure(1000, 300, {{Term::kLive, 900}});
@@ -145,6 +169,8 @@ TEST(Verdict, SurvivesAbsurdNumbers) {
       incident.requested_bytes = ~uint64_t{0};
       for (const Term term : kSummands) incident.terms[term] = other;
       incident.terms[Term::kLimit] = limit;
+      incident.terms[Term::kDevice] = incident.terms[Term::kDeviceFree] = other;
+      incident.library = other == 0 ? "" : "libc10_cuda.so";
       EXPECT_FALSE(judge(incident).text.empty());
       EXPECT_TRUE(incident.residual_bytes().has_value());
     }
