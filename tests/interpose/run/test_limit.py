@@ -161,8 +161,8 @@ def refused(size, device=0):
 
     def test_is_a_part_of_spillways_limit_where_there_is_one(self):
         ended = self.died("fraction(0.5); empty(100)", options=["--limit", "128MiB"])
-        self.assertRegex(self.report(ended), r"the limit is 64\.00 MiB on a device of 128\.00 MiB; .* 128\.00 MiB of the "
-                                             r"card are free: 0\.79 would have let this request in")
+        self.assertRegex(self.report(ended), r"the limit is 64\.00 MiB on a device of 128\.00 MiB; .* 128\.00 MiB of "
+                                             r"the card are free: 0\.79 would have let this request in")
 
     def test_no_fraction_helps_where_the_card_has_no_more(self):
         ended = self.died("fraction(0.25); empty(300)")
