@@ -38,16 +38,9 @@ install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/spillway.h ${CMAKE_SOURCE_DIR
   DESTINATION include/spillway)
 install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/libtorch/recover.h DESTINATION include/spillway/libtorch)
 # The module; the wheel (tools/wheel) adds the command.
-function(install_python folder)
-  list(TRANSFORM ARGN APPEND .py)
-  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/python/${folder}/)
-  install(FILES ${ARGN} DESTINATION ${private}/python/${folder})
-endfunction()
-install_python(spillway __init__ _batch_size _containers _functions _gradients _models _optimizers _out_of_memory _pieces _recovery _step
-  _unchanged _undo tokenize)
-install_python(spillway/_ranks __init__ control data_parallel errors known life redo sharded watch)
-install_python(spillway/_tokens __init__ pair_file pair_tokens pairs text_pieces token_file tokenizers)
-install(FILES ${CMAKE_SOURCE_DIR}/python/spillway/py.typed DESTINATION ${private}/python/spillway)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/spillway DESTINATION ${private}/python
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__main__.py" EXCLUDE PATTERN "_command.py" EXCLUDE
+  PATTERN "__pycache__" EXCLUDE)
 
 install(EXPORT Spillway NAMESPACE Spillway:: FILE SpillwayConfig.cmake DESTINATION lib/cmake/Spillway)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
