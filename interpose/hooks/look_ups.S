@@ -1,5 +1,5 @@
 // dlsym and dlvsym. They end with a jump, so that the C library sees the caller's own frame.
-#include "interpose/hooks/registers.inc"
+#include "interpose/hooks/keep_registers.inc"
 
 // `spillway_answer_FUNCTION` has the caller's arguments. Where it has no answer, the C library's own function,
 // in `spillway_next_FUNCTION`, is asked in the caller's name.

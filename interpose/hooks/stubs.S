@@ -1,6 +1,6 @@
 // The stubs of a newer driver's functions. They end with a jump, so that a stub needs to know neither
 // arguments nor result.
-#include "interpose/hooks/registers.inc"
+#include "interpose/hooks/keep_registers.inc"
 
 .macro keep_vectors registers:vararg
   .set vector_at, 0
