@@ -34,6 +34,14 @@ std::string with_process_id(std::string path) {
   return at == std::string::npos ? path : path.replace(at, 2, std::to_string(::getpid()));
 }
 
+// By their names; the program's own come last.
+auto flags_of(Environment* environment) {
+  return std::to_array<std::pair<const char*, bool*>>({
+#define SPILLWAY_STRATEGY(name, maker) {#name, &environment->name},
+#include "strategies/core/built_in.inc"
+      {"registered", &environment->registered}});
+}
+
 }  // namespace
 
 bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
@@ -105,18 +113,7 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 12> known{{{"wait_for_events", &chosen.wait_for_events},
-                                                             {"stitch", &chosen.stitch},
-                                                             {"divide_handles", &chosen.divide_handles},
-                                                             {"release_cache", &chosen.release_cache},
-                                                             {"framework_cache", &chosen.framework_cache},
-                                                             {"trim_pools", &chosen.trim_pools},
-                                                             {"ask_processes", &chosen.ask_processes},
-                                                             {"spill_to_host", &chosen.spill_to_host},
-                                                             {"spill_to_peer", &chosen.spill_to_peer},
-                                                             {"evict_guests", &chosen.evict_guests},
-                                                             {"spill_to_nvme", &chosen.spill_to_nvme},
-                                                             {"registered", &chosen.registered}}};
+  const auto known = flags_of(&chosen);
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
   for (size_t at = 0; at <= text.size();) {
@@ -131,11 +128,9 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
       found = true;
     }
     if (found) continue;
-    *error =
-        "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-        "'; known are wait_for_events, stitch, divide_handles, release_cache, framework_cache, trim_pools, "
-        "ask_processes, spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's "
-        "own) and none";
+    *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name + "'; known are ";
+    for (const auto& [known_name, flag] : known) *error += std::string(known_name) + ", ";
+    *error += "none; \"registered\" are the program's own";
     return false;
   }
   if (!named) {

@@ -35,9 +35,9 @@ struct Environment {
   // How large the driver's allocations are; nothing: large where they can be divided.
   std::optional<HandleRule> handles;
   DriverMemory driver_memory = DriverMemory::kNoPools;  // whose blocks have handles of cuIpcGetMemHandle
-  bool wait_for_events = true, stitch = true, divide_handles = true, release_cache = true,
-       framework_cache = true, trim_pools = true, ask_processes = true, spill_to_host = true,
-       spill_to_peer = true, evict_guests = true, spill_to_nvme = true, registered = true;
+  bool registered = true;                               // strategies of the program's own
+#define SPILLWAY_STRATEGY(name, maker) bool name = true;
+#include "strategies/core/built_in.inc"
 };
 
 inline bool takes_stacks(const Environment& environment) {

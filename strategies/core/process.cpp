@@ -132,28 +132,12 @@ spillway_status Process::start_locked() {
   }
   auto* allocator = new Allocator(*table);
   auto* ladder = new Ladder(*allocator);
-  if (environment.wait_for_events) ladder->add(make_wait_for_events());
-  if (environment.stitch) ladder->add(make_stitch());
-  if (environment.divide_handles) ladder->add(make_divide_handles());
-  if (environment.release_cache) ladder->add(make_release_cache(*allocator));
-  if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
-  if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
-  if (environment.ask_processes) ladder->add(make_ask_processes(*allocator, &ProcessService::ledger));
   environment_ = environment;
   constexpr double kMostOnCard = 10;
   const bool timed = times_mean_something(*table);
   most_slowdown_ = environment.most_slowdown.value_or(timed ? kMostOnCard : 0);
   time_steps(*allocator, timed || most_slowdown_ != 0);
-  if (environment.spill_to_peer) ladder->add(make_spill_to_peer(*allocator, spill_limits()));
-  // Who sends blocks to another device must be able to take them back.
-  if (environment.spill_to_peer || environment.evict_guests)
-    ladder->add(make_evict_guests(*allocator, spill_limits()));
-  if (environment.spill_to_host) {
-    ladder->add(make_spill_to_host(*allocator, spill_limits()));
-    make_host_memory_beside(*allocator, spill_limits(), [] { return get().may_spill(); });
-  }
-  if (environment.spill_to_nvme && open_page_file(*allocator, environment))
-    ladder->add(make_spill_to_nvme(*allocator, spill_limits()));
+  add_strategies(*allocator, ladder);
   set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
@@ -183,7 +167,18 @@ spillway_status Process::start_locked() {
   return SPILLWAY_OK;
 }
 
-// Times of the simulated card mean nothing: no rescue is refused for them unless the user asks for it.
+void Process::add_strategies(Allocator& allocator, Ladder* ladder) {
+  Environment use = environment_;
+  // Who sends blocks to another device must be able to take them back.
+  use.evict_guests |= use.spill_to_peer;
+  use.spill_to_nvme = use.spill_to_nvme && open_page_file(allocator, use);
+  const SpillLimits limits = spill_limits();
+#define SPILLWAY_STRATEGY(name, maker) \
+  if (use.name) ladder->add(maker);
+#include "strategies/core/built_in.inc"
+  if (use.spill_to_host) make_host_memory_beside(allocator, limits, [] { return get().may_spill(); });
+}
+
 void Process::use_large_handles() {
   if (!environment_.handles && environment_.divide_handles) allocator()->set_handle_rule(kLargeHandles);
 }

@@ -63,6 +63,8 @@ class Process {
 
  private:
   spillway_status start_locked() SPILLWAY_REQUIRES(mutex_);
+  // The built-in ones that the settings name.
+  void add_strategies(Allocator& allocator, Ladder* ladder);
 
   Mutex<LockOrder::kProcessStart> mutex_;
   Environment environment_;
