@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "interpose/account/native_pools.h"
-#include "interpose/libraries.h"
+#include "interpose/own_libraries.h"
 #include "interpose/process.h"
 #include "strategies/core/open.h"
 

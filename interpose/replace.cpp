@@ -10,7 +10,7 @@
 #include "interpose/gate/gate.h"
 #include "interpose/hooks/captures.h"
 #include "interpose/hooks/driver_table.h"
-#include "interpose/libraries.h"
+#include "interpose/own_libraries.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {

@@ -7,7 +7,7 @@
 
 #include "allocator/sharing/imports.h"
 #include "allocator/streams/drain.h"
-#include "allocator/tiers/returns/block_returns.h"
+#include "allocator/tiers/before_use/block_returns.h"
 
 namespace spillway {
 

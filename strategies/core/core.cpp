@@ -13,7 +13,7 @@
 #include "strategies/core/process.h"
 #include "strategies/framework/call_origin.h"
 #include "strategies/processes/process_service.h"
-#include "strategies/unspill.h"
+#include "strategies/unspill_when_due.h"
 
 namespace spillway {
 namespace {

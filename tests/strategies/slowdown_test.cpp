@@ -1,6 +1,6 @@
 // Memory that lies elsewhere and slows the program more than was predicted: kernels that nobody was told of
 // use it. What the program's steps take is measured, and acted upon.
-#include "strategies/unspill.h"
+#include "strategies/unspill_when_due.h"
 #include "tests/strategies/tiers/spill_fixture.h"
 
 namespace spillway::testing {

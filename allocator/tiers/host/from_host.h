@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "allocator/heap_state.h"
-#include "allocator/tiers/host/exchange.h"
 #include "allocator/tiers/host/host_memory.h"
+#include "allocator/tiers/host/move_progress.h"
 
 namespace spillway {
 

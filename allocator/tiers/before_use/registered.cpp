@@ -1,5 +1,5 @@
 // Blocks of which the program says when it uses them.
-#include "allocator/tiers/returns/block_returns.h"
+#include "allocator/tiers/before_use/block_returns.h"
 #include "allocator/tiers/steps/measure.h"
 
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "allocator/tiers/host/exchange.h"
+#include "allocator/tiers/host/move_progress.h"
 
 namespace spillway {
 

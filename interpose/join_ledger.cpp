@@ -1,4 +1,4 @@
-#include "interpose/peers.h"
+#include "interpose/join_ledger.h"
 
 #include <atomic>
 

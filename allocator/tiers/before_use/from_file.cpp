@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "allocator/tiers/returns/block_returns.h"
+#include "allocator/tiers/before_use/block_returns.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "strategies/unspill.h"
+#include "strategies/unspill_when_due.h"
 
 #include <atomic>
 #include <cstdio>

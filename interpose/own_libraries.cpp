@@ -1,4 +1,4 @@
-#include "interpose/libraries.h"
+#include "interpose/own_libraries.h"
 
 #include "base/this_library.h"
 
