@@ -24,7 +24,7 @@ import torch
 
 from ._checkpoint.dcp_folder import Folder, save
 from ._checkpoint.names import Names, names_of, needed
-from ._checkpoint.trainer_file import BadCheckpoint, TrainerFile, write
+from ._checkpoint.trainer_file import BadCheckpoint, TrainerFile, count_of, write
 
 __all__ = ["BadCheckpoint", "from_dcp", "to_dcp"]
 
@@ -67,10 +67,10 @@ def _progress(file: TrainerFile, updates: int) -> dict[str, str]:
     """The step and the cursor after so many updates in all."""
     more = updates - file.number("updates")
     settings = dict(line.split(" = ", 1) for line in file.metadata.get("settings", "").splitlines() if " = " in line)
-    rows = settings.get("train.batch", "")
-    if more != 0 and not rows.isdigit():
+    rows = count_of(settings.get("train.batch", ""))
+    if more != 0 and rows is None:
         raise BadCheckpoint(f"{file.path}: does not say how many rows a step has")
-    step, cursor = file.number("step") + more, file.number("cursor") + more * int(rows or 0)
+    step, cursor = file.number("step") + more, file.number("cursor") + more * (rows or 0)
     if step < 0 or cursor < 0:
         raise BadCheckpoint(f"{file.path}: has made {file.number('updates')} updates in {file.number('step')} steps, "
                             f"and the folder {updates}: they are not of one training")
@@ -113,9 +113,10 @@ def from_dcp(folder: pathlib.Path, run: pathlib.Path, like: pathlib.Path, model:
     for key, name in (names.weights | names.states).items():
         stored.check(key, file[name])
     progress = {} if weights_only else _progress(file, _updates(stored, names, file))
+    step = progress.get("step") or file.number("step")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     write(checkpoint, file, progress, _read(stored, names, file))
-    return f"{checkpoint}: after step {progress.get('step', file.metadata['step'])}"
+    return f"{checkpoint}: after step {step}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -216,6 +216,14 @@ class Refusals(Folder):
                 to_dcp(bad, self.folder / "dcp")
         self.assertFalse((self.folder / "dcp").exists())
 
+    def test_metadata_that_is_no_text(self):
+        bad = self.folder / "bad.safetensors"
+        for metadata in ([], {"format": "spillway-train 3", "numerics": 5}, {"format": "spillway-train 3"}):
+            header = json.dumps({"__metadata__": metadata}).encode()
+            bad.write_bytes(len(header).to_bytes(8, "little") + header)
+            with self.assertRaises(BadCheckpoint):
+                to_dcp(bad, self.folder / "dcp")
+
     def test_a_damaged_header_is_refused_or_taken_and_never_more(self):
         whole = (RUN / CHECKPOINT).read_bytes()
         header = 8 + int.from_bytes(whole[:8], "little")

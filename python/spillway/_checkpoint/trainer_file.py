@@ -22,6 +22,10 @@ class BadCheckpoint(Exception):
     """What is wrong with a checkpoint, and of which file."""
 
 
+def count_of(text: str) -> typing.Optional[int]:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
 class TrainerFile(collections.abc.Mapping[str, torch.Tensor]):
     """The tensors of a file by name, in its order, and its `metadata`. A tensor is a view of the file, whose bytes are
     read when they are used; the file must not change meanwhile.
@@ -38,7 +42,8 @@ class TrainerFile(collections.abc.Mapping[str, torch.Tensor]):
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
         self._items = {name: self._checked(name, item) for name, item in header.items()}
         self._items.pop(CHECKSUMS, None)
-        if not isinstance(self.metadata, dict) or self.metadata.get("format") != FORMAT:
+        texts = isinstance(self.metadata, dict) and all(isinstance(text, str) for text in self.metadata.values())
+        if not texts or self.metadata.get("format") != FORMAT:
             raise BadCheckpoint(f"{path}: is no checkpoint of this version of spillway-train")
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -54,10 +59,10 @@ class TrainerFile(collections.abc.Mapping[str, torch.Tensor]):
         return len(self._items)
 
     def number(self, key: str) -> int:
-        text = self.metadata.get(key, "")
-        if not (isinstance(text, str) and text.isascii() and text.isdigit()):
+        count = count_of(self.metadata.get(key, ""))
+        if count is None:
             raise BadCheckpoint(f"{self.path}: its metadata has no number '{key}'")
-        return int(text)
+        return count
 
     def _header(self) -> dict[str, typing.Any]:
         size = int.from_bytes(self._bytes[:8], "little")
