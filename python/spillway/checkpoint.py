@@ -9,7 +9,8 @@ RUN is the folder of a run, which has its checkpoint.safetensors, or a file that
 the weights under `model`, what the optimizer keeps under `optim`, with Hugging Face's names. `from-dcp` reads such a
 folder, whoever wrote it and however it was sharded, and writes a file that `spillway-train --resume` goes on from. What
 a folder does not have, such as the data's cursor and the plan, comes from `--like`: a run of the same model and
-settings, as a rule the one that the program began with. The step counts on by the updates that the program has made.
+settings, as a rule the one that the program began with. The step counts on by the updates that the program has made;
+SGD counts none in PyTorch, so that its step stays. A checkpoint that RUN has already is replaced.
 
 Neither direction needs a GPU, a process group or the model's code. It needs PyTorch. Read only folders that you trust:
 PyTorch's index of a folder is a pickle. Programs whose state dicts have other keys are served by --model and
@@ -24,7 +25,7 @@ import torch
 
 from ._checkpoint.dcp_folder import Folder, save
 from ._checkpoint.names import Names, names_of, needed
-from ._checkpoint.trainer_file import BadCheckpoint, TrainerFile, count_of, write
+from ._checkpoint.trainer_file import BadCheckpoint, TrainerFile, rows_of, write
 
 __all__ = ["BadCheckpoint", "from_dcp", "to_dcp"]
 
@@ -46,9 +47,9 @@ def to_dcp(run: pathlib.Path, folder: pathlib.Path, model: str = "model", optimi
     if names.steps:
         updates = float(file.number("updates"))
         state |= {key: torch.tensor(updates) for key in names.steps}
+    step = file.number("step")
     save(state, folder)
-    return (f"{folder}: {len(names.weights)} weights and {len(names.states)} states of the optimizer, "
-            f"after step {file.number('step')}")
+    return f"{folder}: {len(names.weights)} weights and {len(names.states)} states of the optimizer, after step {step}"
 
 
 def _updates(folder: Folder, names: Names, file: TrainerFile) -> int:
@@ -67,7 +68,7 @@ def _progress(file: TrainerFile, updates: int) -> dict[str, str]:
     """The step and the cursor after so many updates in all."""
     more = updates - file.number("updates")
     settings = dict(line.split(" = ", 1) for line in file.metadata.get("settings", "").splitlines() if " = " in line)
-    rows = count_of(settings.get("train.batch", ""))
+    rows = rows_of(settings.get("train.batch", ""))
     if more != 0 and rows is None:
         raise BadCheckpoint(f"{file.path}: does not say how many rows a step has")
     step, cursor = file.number("step") + more, file.number("cursor") + more * (rows or 0)
@@ -98,6 +99,21 @@ def _read(folder: Folder, names: Names, file: TrainerFile) -> typing.Iterator[tu
     yield from read(some)
 
 
+def _check_others(folder: Folder, names: Names, file: TrainerFile, prefix: str) -> None:
+    """That the folder's model has no weight that would be left out."""
+    for key in folder.weights(prefix) if prefix else []:
+        if key not in names.weights and key not in names.aliases:
+            raise BadCheckpoint(f"{folder.path}: has '{key}', and the model of {file.path} has not")
+    first = {name: key for key, name in names.weights.items()}
+    for alias, name in names.aliases.items():
+        if alias not in folder:
+            continue
+        folder.check(alias, file[name])
+        one, other = folder.tensors([alias, first[name]])
+        if not torch.equal(one, other):
+            raise BadCheckpoint(f"{folder.path}: '{alias}' and '{first[name]}' differ, and are one in {file.path}")
+
+
 def from_dcp(folder: pathlib.Path, run: pathlib.Path, like: pathlib.Path, model: str = "model",
              optimizer: str = "optim", weights_only: bool = False) -> str:
     """Writes the checkpoint of `run`; a line that says what it has. With `weights_only` the optimizer's states are
@@ -112,6 +128,7 @@ def from_dcp(folder: pathlib.Path, run: pathlib.Path, like: pathlib.Path, model:
         raise BadCheckpoint(f"{folder}: has no '{missing[0]}'{others}")
     for key, name in (names.weights | names.states).items():
         stored.check(key, file[name])
+    _check_others(stored, names, file, f"{model}." if model else "")
     progress = {} if weights_only else _progress(file, _updates(stored, names, file))
     step = progress.get("step") or file.number("step")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)

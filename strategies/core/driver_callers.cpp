@@ -1,6 +1,7 @@
 #include "strategies/core/driver_callers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -52,6 +53,10 @@ bool is_second_try(int device, uint64_t bytes, Clock::time_point now) {
   return again;
 }
 
+// A first try of this thread's that was left to LibTorch. LibTorch asks no second time where its own limit
+// had refused the request before it gave its cache back.
+thread_local bool untold = false;
+
 // A limit of LibTorch's allocator that a request would have passed, and by how much.
 struct PassedLimit {
   uint64_t limit, excess;  // bytes
@@ -63,7 +68,7 @@ std::optional<PassedLimit> passed_framework_limit(const Allocator& allocator, De
   if (!state || state->fraction >= 1) return std::nullopt;
   const auto room = device_room(allocator, device);
   if (!room) return std::nullopt;
-  const auto limit = static_cast<uint64_t>(state->fraction * static_cast<double>(room->limit));
+  const auto limit = static_cast<uint64_t>(std::llround(state->fraction * static_cast<double>(room->limit)));
   const uint64_t left = limit - std::min(limit, state->held());
   if (segment <= left) return std::nullopt;
   return PassedLimit{std::max<uint64_t>(limit, 1), segment - left};
@@ -148,13 +153,14 @@ spillway_status DriverCallers::note_framework_failure(int device, uint64_t bytes
   const Clock::time_point start = Clock::now();
   const uint64_t segment = native_segment_bytes(bytes);
   const auto passed = passed_framework_limit(allocator_, DeviceId{device}, segment);
-  if (!passed) return SPILLWAY_OK;
+  if (!passed && !untold) return SPILLWAY_OK;
+  untold = false;
   OomEvent event;
-  event.framework_limit = passed->limit;
+  event.framework_limit = passed ? passed->limit : 0;
   event.incident = allocator_.begin_incident();
   event.requested_bytes = bytes;
   event.rounded_bytes = segment;
-  event.short_bytes = passed->excess;
+  event.short_bytes = passed ? passed->excess : std::max<uint64_t>(segment, 1);
   event.device = DeviceId{device};
   event.source = Source::kDriverCaller;
   event.inside_framework = true;
@@ -176,8 +182,9 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   const CallOrigin caller = find_call_origin();
   if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
   // While a stream is captured it does not.
-  if (caller.inside_framework && request.captures == 0 &&
-      !is_second_try(request.device, request.bytes, start))
+  if (caller.inside_framework)
+    untold = request.captures == 0 && !is_second_try(request.device, request.bytes, start);
+  if (caller.inside_framework && untold)
     return refuse(SPILLWAY_OUT_OF_MEMORY, "LibTorch gives its own cache back first");
   if (!caller.inside_framework) prepare_framework();
   const Turn turn(*this, static_cast<size_t>(request.device),

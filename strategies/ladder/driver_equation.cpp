@@ -75,8 +75,9 @@ Terms driver_equation(const Allocator& allocator, const OomEvent& event) {
   if (reserve != 0) terms.emplace_back(Term::kReserve, reserve);
   const auto held = held_by_framework(event);
   const bool adds_up = held && held->held() <= room->limit && room->usable <= room->limit - held->held();
-  // Without the rest of the equation the card is what the process may have of it.
-  terms.emplace_back(Term::kDevice, adds_up ? room->total : room->limit);
+  // The card is what the process may have of it, unless more would have been enough for this request.
+  const bool limited = room->usable < room->free && event.rounded_bytes <= room->free;
+  terms.emplace_back(Term::kDevice, adds_up && limited ? room->total : room->limit);
   if (adds_up) add_framework(&terms, *held, room->limit, room->usable);
   return terms;
 }

@@ -38,6 +38,7 @@ TABLE = [
 
     row("neighbour", "run", "other processes", r"process \d+ \(.*\) holds 140\.00 MiB", r"\+ others +140\.00 MiB",
         neighbour=True),
+    row("neighbour", "run", "other processes", r"other processes hold", neighbour=True, options=("--limit", "200MiB")),
     row("neighbour", "replace", "other processes", r"process \d+ \(.*\) holds 140\.00 MiB", r"\+ others +140\.00 MiB",
         neighbour=True),
     row("neighbour", "snapshot", "outside bytes", r"other libraries or processes that are not seen hold 140\.00 MiB"),

@@ -16,6 +16,7 @@ import torch.distributed.checkpoint as dcp
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "python"))
+from spillway._checkpoint.dcp_folder import Folder  # noqa: E402
 from spillway._checkpoint.trainer_file import TrainerFile  # noqa: E402
 from spillway.checkpoint import BadCheckpoint, from_dcp, to_dcp  # noqa: E402
 
@@ -44,7 +45,7 @@ def setUpModule():
     train(RUN, 4)
 
 
-class Folder(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -61,12 +62,12 @@ class Folder(unittest.TestCase):
 
     def assert_same(self, one, other):
         one, other = TrainerFile(one / CHECKPOINT), TrainerFile(other / CHECKPOINT)
-        self.assertEqual((one.metadata, list(one)), (other.metadata, list(other)))
+        self.assertEqual((one.metadata, list(one)), (other.metadata, list(other)), "in the order of the file")
         for name in one:
             self.assertTrue(torch.equal(one[name], other[name]), name)
 
 
-class Ranks(Folder):
+class Ranks(Case):
     def setUp(self):
         super().setUp()
         self.before, self.after = self.folder / "before", self.folder / "after"
@@ -108,7 +109,7 @@ class Ranks(Folder):
         self.assertEqual([line.split()[0] for line in losses if line[0].isdigit()], ["6", "7"])
 
 
-class Alone(Folder):
+class Alone(Case):
     def test_weights_that_are_rounded_go_as_their_masters(self):
         run = self.run_with("--set", "train.precision=bf16-mixed")
         folder = self.dcp(run)
@@ -162,7 +163,7 @@ class Alone(Folder):
                         from_dcp(folder, back, like=RUN, weights_only=True)
 
 
-class Refusals(Folder):
+class Refusals(Case):
     def refused(self, pattern, folder, like=None, **options):
         back = self.folder / "back"
         with self.assertRaisesRegex(BadCheckpoint, pattern):
@@ -178,9 +179,9 @@ class Refusals(Folder):
 
     def test_what_a_folder_lacks_or_has_in_another_shape(self):
         folder = self.dcp()
-        self.refused(r"has no 'net\.transformer\.h\.0\.attn\.c_attn\.bias', nor 27 others", folder, model="net")
+        self.refused(r"has no 'net\.transformer\.wte\.weight', nor 27 others", folder, model="net")
         self.refused(r"has no 'optimizer\.state\..*', nor 83 others", folder, optimizer="optimizer")
-        self.refused(r"c_attn\.bias' is \[192\], not \[96\]", folder,
+        self.refused(r"wte\.weight' is \[256, 64\], not \[256, 32\]", folder,
                      like=self.run_with("--set", "model.width=32", "--set", "model.heads=2"))
         int8 = self.run_with("--set", "train.precision=int8", "--set", "model.width=64")
         self.refused("weights of 8 bits have no form", folder, like=int8)
@@ -195,16 +196,40 @@ class Refusals(Folder):
         (folder / ".metadata").write_bytes((folder / ".metadata").read_bytes()[:1000])
         self.refused("no folder that torch.distributed.checkpoint has written", folder)
 
-    def test_updates_that_differ_or_are_fewer_than_the_steps(self):
-        file = TrainerFile(RUN / CHECKPOINT)
+    def changed(self, name, **tensors):
+        """The whole folder with other tensors."""
         state = {key: torch.empty(one.size) for key, one in
-                 dcp.FileSystemReader(self.dcp()).read_metadata().state_dict_metadata.items()}
-        dcp.load(state, checkpoint_id=self.folder / "dcp")
-        steps = [key for key in state if key.endswith(".step")]
-        state[steps[3]] = torch.tensor(9.0)
-        dcp.save(state, checkpoint_id=self.folder / "differ")
-        self.refused("have not been updated equally often", self.folder / "differ")
-        self.assertEqual(file.number("updates"), 4)
+                 dcp.FileSystemReader(self.folder / "dcp").read_metadata().state_dict_metadata.items()}
+        dcp.load(state, checkpoint_id=self.folder / "dcp", no_dist=True)
+        dcp.save({**state, **tensors}, checkpoint_id=self.folder / name)
+        return self.folder / name
+
+    def test_updates_that_differ(self):
+        self.dcp()
+        step = "optim.state.transformer.wpe.weight.step"
+        self.refused("have not been updated equally often", self.changed("differ", **{step: torch.tensor(9.0)}))
+
+    def test_weights_that_would_be_left_out(self):
+        self.dcp()
+        more = {"model.transformer.h.2.ln_1.weight": torch.ones(64)}
+        self.refused(r"has 'model\.transformer\.h\.2\.ln_1\.weight', and the model of .* has not",
+                     self.changed("larger", **more))
+        self.refused(r"'model\.lm_head\.weight' and 'model\.transformer\.wte\.weight' differ, and are one",
+                     self.changed("untied", **{"model.lm_head.weight": torch.ones(256, 64)}))
+
+    def test_a_damaged_index_is_refused_or_taken_and_never_more(self):
+        index = self.dcp() / ".metadata"
+        whole, chance, refused = index.read_bytes(), random.Random(1), 0
+        for _ in range(300):
+            damaged = bytearray(whole)
+            for _ in range(chance.randint(1, 3)):
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+            index.write_bytes(damaged)
+            try:
+                Folder(index.parent)
+            except BadCheckpoint:
+                refused += 1
+        self.assertGreater(refused, 100)
 
     def test_files_that_are_none(self):
         whole = (RUN / CHECKPOINT).read_bytes()

@@ -6,7 +6,6 @@ who is trusted are to be read.
 import contextlib
 import os
 import pathlib
-import pickle
 import shutil
 import typing
 import warnings
@@ -50,9 +49,12 @@ class Folder:
         self.path = path
         try:
             self._stored = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
-        except (OSError, EOFError, ValueError, AttributeError, ImportError, IndexError, TypeError, KeyError,
-                pickle.UnpicklingError) as error:
+        except Exception as error:  # a damaged pickle may raise anything
             raise BadCheckpoint(f"{path}: no folder that torch.distributed.checkpoint has written: {error}") from None
+
+    def weights(self, prefix: str) -> list[str]:
+        """The keys of matrices' and norms' weights below a prefix, as PyTorch's modules name them."""
+        return [key for key in self._stored if key.startswith(prefix) and key.endswith(".weight")]
 
     def __contains__(self, key: str) -> bool:
         return key in self._stored

@@ -1,6 +1,7 @@
 """A checkpoint of spillway-train: a safetensors file of tensors by name, and of texts about the run."""
 import collections.abc
 import json
+import math
 import mmap
 import os
 import pathlib
@@ -26,6 +27,15 @@ def count_of(text: str) -> typing.Optional[int]:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
+def rows_of(text: str) -> typing.Optional[int]:
+    """Of a step, as the settings have it: "8", "1e+05"."""
+    try:
+        rows = float(text)
+    except ValueError:
+        return None
+    return int(rows) if rows.is_integer() and 0 < rows < 1 << 53 else None
+
+
 class TrainerFile(collections.abc.Mapping[str, torch.Tensor]):
     """The tensors of a file by name, in its order, and its `metadata`. A tensor is a view of the file, whose bytes are
     read when they are used; the file must not change meanwhile.
@@ -40,8 +50,9 @@ class TrainerFile(collections.abc.Mapping[str, torch.Tensor]):
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if size else b""
         header = self._header()
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
-        self._items = {name: self._checked(name, item) for name, item in header.items()}
-        self._items.pop(CHECKSUMS, None)
+        items = {name: self._checked(name, item) for name, item in header.items()}
+        items.pop(CHECKSUMS, None)
+        self._items = dict(sorted(items.items(), key=lambda item: item[1][2]))  # as they lie in the file
         texts = isinstance(self.metadata, dict) and all(isinstance(text, str) for text in self.metadata.values())
         if not texts or self.metadata.get("format") != FORMAT:
             raise BadCheckpoint(f"{path}: is no checkpoint of this version of spillway-train")
@@ -80,11 +91,8 @@ class TrainerFile(collections.abc.Mapping[str, torch.Tensor]):
     def _checked(self, name: str, item: typing.Any) -> tuple[torch.dtype, list[int], int, int]:
         try:
             kind, shape, (begin, end) = _TYPES[item["dtype"]], list(item["shape"]), item["data_offsets"]
-            count = 1
-            for size in shape:
-                count *= size
-            sound = all(isinstance(number, int) and number >= 0 for number in (*shape, begin, end)) \
-                and end - begin == count * kind.itemsize and self._data + end <= len(self._bytes)
+            sound = all(type(number) is int and 0 <= number < 1 << 62 for number in (*shape, begin, end)) \
+                and end - begin == math.prod(shape) * kind.itemsize and self._data + end <= len(self._bytes)
         except (KeyError, TypeError, ValueError):
             sound = False
         if not sound:

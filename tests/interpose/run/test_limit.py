@@ -199,6 +199,22 @@ refused(120)
         self.assertEqual(ended.number(r"(\d+) memory failure met, 0 rescued, 1 not"), 1, ended.line)
         self.assertNotIn("Verdict: limit", self.report(ended))
 
+    def test_what_the_driver_refuses_after_it_is_told_once(self):
+        """Below the limit only when PyTorch has given its cache back, so that it asks the driver a single time."""
+        ended = self.died("""
+import ctypes
+fraction(0.9)
+kept = empty(2)
+pointer = ctypes.c_uint64()
+print(ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(120 * MIB)))
+idle = empty(110)
+del idle
+refused(125)
+""")
+        self.assertEqual(ended.output.split("\n")[:2], ["0", "refused 125"], ended.errors)
+        self.assertEqual(ended.number(r"(\d+) memory failure met, 0 rescued, 1 not"), 1, ended.line)
+        self.assertNotIn("Verdict: limit", self.report(ended))
+
     def test_in_replace_it_is_told_once_too(self):
         ended = self.died("fraction(0.25); refused(100)", options=["--mode", "replace", "--strategies", "none"])
         self.assertEqual(ended.number(r"(\d+) memory failure met, 0 rescued, 1 not"), 1, ended.line)
