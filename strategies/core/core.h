@@ -186,9 +186,9 @@ typedef struct spillway_core_table {
    * strategy runs on this thread, and the failure is a part of its incident. */
   spillway_status (*note_host_failure)(const spillway_driver_request* request, int is_done_again,
                                        uint64_t* incident);
-  /* LibTorch's own allocator is about to refuse `bytes` on `device`, on this thread. Notes an incident where
-   * that is for a limit of its own (set_per_process_memory_fraction): then nobody has asked the driver, and
-   * nothing makes room. Elsewhere the driver's refusal was the failure. */
+  /* LibTorch's own allocator is about to refuse `bytes` on `device`, on this thread. Notes an incident that
+   * nothing serves, where none has been told: its own limit (set_per_process_memory_fraction) refused the
+   * request and nobody asked the driver, or the driver was asked once and that was left to LibTorch. */
   spillway_status (*note_framework_failure)(int32_t device, uint64_t bytes);
   /* Adds this process's incidents, past and to come, to `totals`, which stays for ever. null: no more. */
   void (*count_incidents)(spillway_incident_totals* totals);

@@ -23,7 +23,7 @@ class DriverCallers {
   spillway_status note_host_failure(const spillway_driver_request& request, bool is_done_again,
                                     uint64_t* number);
 
-  // LibTorch's allocator is about to refuse a request; an incident where that is for a limit of its own.
+  // LibTorch's allocator is about to refuse a request; an incident where its failure has not been told.
   spillway_status note_framework_failure(int device, uint64_t bytes);
 
  private:
