@@ -117,6 +117,8 @@ static int counts_at_start(const char* variable) {
                                             "KMP_",  "GOMP_",  "TORCH",          "PYTORCH",
                                             "CUDA_", "TRITON", "SPILLWAY_MODE=", "SPILLWAY_DRIVER="};
   if (begins(variable, "PYTHONPATH=") || begins(variable, "PYTHONUNBUFFERED=")) return 0;
+  // torchrun's, which differ from run to run and from rank to rank: read when the ranks meet.
+  if (begins(variable, "TORCHELASTIC_")) return 0;
   // Of its allocators' settings PyTorch reads the backend when it is loaded, and the rest at the first
   // allocation.
   if (begins(variable, "PYTORCH_") && strstr(variable, "ALLOC_CONF=") != NULL)

@@ -1,6 +1,6 @@
 """An interpreter with PyTorch imported, forked for each program that a test starts: the tests' `python` asks it.
 
-Usage: server.py SOCKET. Writes 'y' to descriptor 3 once it listens. Ends after a minute without a program.
+Usage: server.py SOCKET. Writes 'y' to descriptor 3 once it listens. Ends after three minutes without a program.
 """
 import atexit
 import builtins
@@ -18,7 +18,7 @@ import sys
 import threading
 import types
 
-IDLE_SECONDS = 60
+IDLE_SECONDS = 180
 DESCRIPTORS = 200
 
 

@@ -57,6 +57,13 @@ class Zygote(unittest.TestCase):
         self.assertEqual(self.run_one("-c", "import sys; print(sys.argv)", "--parent=7")[1], "['-c', '--parent=7']\n")
         self.assertEqual(self.starts.read_text(), "started\n")
 
+    def test_ranks_and_runs_of_torchrun_share_an_interpreter(self):
+        shows = "import os; print(os.getppid(), os.environ['TORCHELASTIC_RUN_ID'])"
+        said = [self.run_one("-c", shows, TORCHELASTIC_RUN_ID=run, TORCHELASTIC_ERROR_FILE=f"/tmp/{run}")[1].split()
+                for run in ("none", "another")]
+        self.assertEqual([name for _, name in said], ["none", "another"])
+        self.assertEqual(said[0][0], said[1][0], "each was forked by a server of its own")
+
     def test_another_environment_has_an_interpreter_of_its_own(self):
         other = BUILD / "test_python_oldest" / "bin" / "python"
         if not other.exists():
