@@ -12,6 +12,7 @@ import unittest
 
 import torch
 import torch.distributed.checkpoint as dcp
+import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
@@ -118,6 +119,23 @@ class Alone(Case):
         file = TrainerFile(run / CHECKPOINT)
         self.assertTrue(torch.equal(state["model.transformer.wpe.weight"],
                                     file["optimizer.master.transformer.wpe.weight"]))
+        from_dcp(folder, self.folder / "back", like=run)
+        self.assert_same(self.folder / "back", run)
+
+    def test_t5_has_the_keys_of_hugging_face(self):
+        run = self.run_with("--set", "model.family=t5")
+        folder = self.dcp(run)
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config(
+            vocab_size=384, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4))
+        state = {"model": model.state_dict()}
+        keys = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+        self.assertEqual({key for key in keys if key.startswith("model.")}, {f"model.{name}" for name in state["model"]})
+        dcp.load(state, checkpoint_id=folder, no_dist=True)
+        file = TrainerFile(run / CHECKPOINT)
+        for name in state["model"]:
+            own = "shared.weight" if name in ("lm_head.weight", "encoder.embed_tokens.weight",
+                                              "decoder.embed_tokens.weight") else name
+            self.assertTrue(torch.equal(state["model"][name], file[f"model.{own}"]), name)
         from_dcp(folder, self.folder / "back", like=run)
         self.assert_same(self.folder / "back", run)
 
