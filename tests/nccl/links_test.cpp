@@ -18,7 +18,8 @@ TEST(Links, ACardWithNvlinkIsConnectedByIt) {
     const double bus = links_of(card.name).bytes_per_ns;
     if (card.peer_gbs > kMostOverPciExpress) {
       ++with_nvlink;
-      EXPECT_GT(bus, 0.8 * card.peer_gbs) << "add the card to kConnected in simulator/libraries/nccl/model.cpp";
+      EXPECT_GT(bus, 0.8 * card.peer_gbs)
+          << "add the card to kConnected in simulator/libraries/nccl/model.cpp";
       EXPECT_LT(bus, 1.2 * card.peer_gbs);
     } else {
       EXPECT_LE(bus, card.peer_gbs) << "its copies to a peer go over PCIe, and so do its collectives";

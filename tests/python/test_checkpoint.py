@@ -129,7 +129,8 @@ class Alone(Case):
             vocab_size=384, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4))
         state = {"model": model.state_dict()}
         keys = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
-        self.assertEqual({key for key in keys if key.startswith("model.")}, {f"model.{name}" for name in state["model"]})
+        self.assertEqual({key for key in keys if key.startswith("model.")},
+                         {f"model.{name}" for name in state["model"]})
         dcp.load(state, checkpoint_id=folder, no_dist=True)
         file = TrainerFile(run / CHECKPOINT)
         for name in state["model"]:

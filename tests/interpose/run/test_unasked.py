@@ -82,7 +82,9 @@ class Command(Case):
         ended = self.run_on(sys.executable, program, "2", "end", card=("--capacity", "1GiB"),
                             options=["--mode", "replace", "--on-oom-command", command])
         self.assertEqual(ended.status, 0, ended.errors)
-        told, = (pathlib.Path(self.folder) / "told").read_text().splitlines()
+        lines = (pathlib.Path(self.folder) / "told").read_text().splitlines()
+        self.assertEqual(len(lines), 1, f"{lines} {ended.errors}")
+        told = lines[0]
         trace, page, verdict = told.split("|")
         self.assertTrue(pathlib.Path(trace).is_file() and pathlib.Path(page).is_file(), told)
         self.assertRegex(verdict, r"^capacity: .* too much; ")
