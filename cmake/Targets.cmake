@@ -65,6 +65,8 @@ function(spillway_test name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${SPILLWAY_TEST_OPTIONS})
+  # GoogleTest's macros name the file, and the compiler cache keys on what they say.
+  spillway_short_file_names(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_precompile_headers(${name} REUSE_FROM spillway_test_headers)
   if(ARG_ONE_THREAD AND SPILLWAY_SANITIZE STREQUAL "thread")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
