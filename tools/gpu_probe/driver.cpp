@@ -27,7 +27,7 @@ Functions load() {
   }
 #define SPILLWAY_PROBE_TEXT(name) #name
 #define SPILLWAY_PROBE_FUNCTION(name) resolve(SPILLWAY_PROBE_TEXT(name), functions.name, functions);
-#include "tools/gpu_probe/functions.inc"
+#include "tools/gpu_probe/probe_functions.inc"
 #undef SPILLWAY_PROBE_FUNCTION
   return functions;
 }

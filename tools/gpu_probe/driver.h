@@ -13,7 +13,7 @@ namespace spillway::probe {
 struct Functions {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration takes no parentheses
 #define SPILLWAY_PROBE_FUNCTION(name) decltype(&::name) name = nullptr;
-#include "tools/gpu_probe/functions.inc"
+#include "tools/gpu_probe/probe_functions.inc"
 #undef SPILLWAY_PROBE_FUNCTION
   void* library = nullptr;
   std::string missing;  // names that this driver does not have

@@ -22,13 +22,13 @@ class BlockReturns {
         file_(file),
         unspiller_(unspiller) {}
 
-  // registered.cpp: blocks of which the program says when it uses them; see Allocator.
+  // registered_use.cpp: blocks of which the program says when it uses them; see Allocator.
   Status add(Block* block, uint64_t address, uint64_t bytes);
   Status touch(Block* block, uint64_t address, FailurePtr* failure);
   Status done(Block* block, uint64_t address);
   Status remove(Block* block, uint64_t address, FailurePtr* failure);
 
-  // to_share.cpp: the whole block, from any tier.
+  // before_sharing.cpp: the whole block, from any tier.
   Status return_to_share(Block* block, uint64_t address, FailurePtr* failure);
   // A block like any other is used.
   void note_use(Block* block, uint64_t address);

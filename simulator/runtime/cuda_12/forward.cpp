@@ -15,7 +15,7 @@
   __asm__(".pushsection .text\n.weak " #name "\n.type " #name ", @function\n" #name \
           ":\n  jmp *spillway_newer_" #name "(%rip)\n.size " #name ", . - " #name "\n.popsection");
 #include "simulator/runtime/cuda_12/others.inc"
-#include "simulator/runtime/kernels/functions.inc"
+#include "simulator/runtime/kernels/runtime_functions.inc"
 #undef SPILLWAY_RUNTIME_FUNCTION
 
 namespace spillway::runtime_12 {
@@ -28,7 +28,7 @@ struct Forward {
 #define SPILLWAY_RUNTIME_FUNCTION(name) {#name, &spillway_newer_##name},
 constexpr Forward kForwards[] = {
 #include "simulator/runtime/cuda_12/others.inc"
-#include "simulator/runtime/kernels/functions.inc"
+#include "simulator/runtime/kernels/runtime_functions.inc"
 };
 #undef SPILLWAY_RUNTIME_FUNCTION
 

@@ -7,6 +7,6 @@ extern "C" {
   __attribute__((weak)) int name() {                 \
     return spillway::runtime::refuse_missing(#name); \
   }
-#include "simulator/runtime/kernels/functions.inc"
+#include "simulator/runtime/kernels/runtime_functions.inc"
 #undef SPILLWAY_RUNTIME_FUNCTION
 }

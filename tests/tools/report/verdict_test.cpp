@@ -1,5 +1,5 @@
 // Each rule of the verdict, by the equation that decides it.
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/lines_text.h"
 #include "tools/spillway/report/text/pools_text.h"
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/snapshot/report.h"
 
 namespace spillway::tools {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

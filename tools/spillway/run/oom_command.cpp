@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/report/trace/trace_report.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/run/apart.h"
 
 namespace spillway::tools {

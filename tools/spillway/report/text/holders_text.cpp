@@ -5,7 +5,7 @@
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/text/lines_text.h"
 #include "tools/spillway/report/text/table.h"
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
 

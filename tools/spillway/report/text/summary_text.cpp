@@ -9,7 +9,7 @@
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/table.h"
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

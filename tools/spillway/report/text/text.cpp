@@ -4,7 +4,7 @@
 #include "tools/spillway/report/text/kinds_text.h"
 #include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/report/text/table.h"
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "tools/spillway/report/analysis.h"
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 
 namespace spillway::tools {
 

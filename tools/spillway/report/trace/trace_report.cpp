@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "tools/spillway/page/page.h"
-#include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/report/trace/trace_events.h"
 #include "tools/spillway/report/trace/trace_history.h"
+#include "tools/spillway/report/verdict.h"
 
 namespace spillway::tools {
 

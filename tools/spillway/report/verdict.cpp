@@ -1,4 +1,4 @@
-#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/verdict.h"
 
 #include <algorithm>
 #include <cmath>
