@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "allocator/tiling/gap.h"
+#include "allocator/tiling/place_choice.h"
+
 namespace spillway {
 
 void Arena::insert_void(Block* block) {
@@ -155,123 +158,28 @@ const Segment* Arena::segment_of(uint64_t address) const {
   return const_cast<Arena*>(this)->segment_of(address);
 }
 
-namespace {
-bool is_free(const Block* block) {
-  return block->state == BlockState::kHole || block->state == BlockState::kVoid;
-}
-
-// The run of holes and voids around a void; null unless the void is the first in its run.
-const Block* gap_start(const Block* first_void) {
-  const Block* start = first_void;
-  while (start->previous != nullptr && is_free(start->previous)) {
-    start = start->previous;
-    if (start->state == BlockState::kVoid) return nullptr;
-  }
-  return start;
-}
-
-const Block* gap_end(const Block* block) {
-  while (block->next != nullptr && is_free(block->next)) block = block->next;
-  return block;
-}
-}  // namespace
-
 bool Arena::has_gap(uint64_t size) const {
   for (const Block* block = voids_; block != nullptr; block = block->bin_next)
-    if (const Block* first = gap_start(block);
-        first != nullptr && gap_end(block)->end() - first->address >= size)
-      return true;
+    if (const std::optional<Gap> gap = gap_from(block); gap && gap->range().bytes() >= size) return true;
   return false;
-}
-
-// What [address, address + size) inside the gap from `first` to `last` would need, and the whole idle handles
-// that it touches. False: it needs nothing, or would take a hole that is kept.
-bool Arena::consider(const Block* first, const Block* last, uint64_t address, uint64_t size,
-                     uint64_t kept_bytes, Placement* out, uint64_t* inside_idle) const {
-  const uint64_t low = address / page_bytes_ * page_bytes_;
-  const uint64_t high = (address + size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
-  *out = {address, {address, address + size}, 0, 0};
-  *inside_idle = 0;
-  for (const Block* block = first;; block = block->next) {
-    const bool is_void = block->state == BlockState::kVoid;
-    const AddressRange pages = is_void ? range_of(block) : whole_handles(range_of(block));
-    const uint64_t begin = std::max(pages.begin, low), end = std::min(pages.end, high);
-    if (begin < end && is_void) {
-      out->need_bytes += end - begin;
-      out->claim = {std::min(out->claim.begin, begin), std::max(out->claim.end, end)};
-    } else if (begin < end) {
-      *inside_idle += handle_at(end - page_bytes_).end - handle_at(begin).begin;
-    }
-    if (!is_void && block->size >= kept_bytes && block->address < address + size && block->end() > address)
-      return false;
-    if (block == last || block->end() >= high) return out->need_bytes != 0;
-  }
 }
 
 std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes,
                                      uint64_t kept_bytes) const {
-  std::optional<Placement> best;
-  uint64_t best_gap = 0;
-  for (const Block* block = voids_; block != nullptr; block = block->bin_next) {
-    const Block* first = gap_start(block);
-    if (first == nullptr) continue;
-    const Block* last = gap_end(block);
-    const AddressRange gap{first->address, last->end()};
-    if (gap.bytes() < size) continue;
-    const bool tail = last->next == nullptr;
-    const uint64_t gap_bytes = tail ? UINT64_MAX : gap.bytes();  // the open end is used last
-    auto try_at = [&](uint64_t address) {
-      if (address < gap.begin || address + size > gap.end) return;
-      Placement candidate;
-      uint64_t inside_idle = 0;
-      if (!consider(first, last, address, size, kept_bytes, &candidate, &inside_idle)) return;
-      if (!gives_pages()) inside_idle = 0;  // not among the idle bytes
-      candidate.idle_bytes = inside_idle;
-      if (candidate.need_bytes > have_bytes && candidate.need_bytes + inside_idle > have_bytes + idle_bytes)
-        return;
-      if (best && (candidate.need_bytes > best->need_bytes ||
-                   (candidate.need_bytes == best->need_bytes && gap_bytes >= best_gap)))
-        return;
-      best = candidate;
-      best_gap = gap_bytes;
-    };
-    try_at(gap.begin);
-    if (!tail) try_at(gap.end - size);
-    for (const Block* piece = first;; piece = piece->next) {
-      try_at(piece->address);
-      if (piece->state == BlockState::kHole && piece->end() >= size) try_at(piece->end() - size);
-      if (piece == last) break;
-    }
-  }
-  return best;
+  PlaceChoice choice(*this, page_bytes_, {size, have_bytes, idle_bytes, kept_bytes});
+  for (const Block* block = voids_; block != nullptr; block = block->bin_next)
+    if (const std::optional<Gap> gap = gap_from(block); gap && gap->range().bytes() >= size)
+      choice.look_in(*gap);
+  return choice.best();
 }
-
-namespace {
-// How far a place that begins with `block` reaches, in the direction of `step`, on `have_bytes` of pages for
-// its voids.
-uint64_t reach(const Block* block, Block* Block::* step, uint64_t have_bytes) {
-  uint64_t bytes = 0;
-  for (; block != nullptr && is_free(block); block = block->*step) {
-    const bool is_void = block->state == BlockState::kVoid;
-    if (is_void && block->size > have_bytes) return bytes + have_bytes;
-    if (is_void) have_bytes -= block->size;
-    bytes += block->size;
-  }
-  return bytes;
-}
-}  // namespace
 
 uint64_t Arena::largest(uint64_t have_bytes) const {
   const Block* hole = bins_.largest();
   uint64_t bytes = hole == nullptr ? 0 : hole->size;
   have_bytes = have_bytes / page_bytes_ * page_bytes_;
-  for (const Block* block = voids_; block != nullptr; block = block->bin_next) {
-    const Block* first = gap_start(block);
-    if (first == nullptr) continue;
-    for (const Block* piece = first; piece != nullptr && is_free(piece); piece = piece->next)
-      bytes = std::max(
-          {bytes, reach(piece, &Block::next, have_bytes), reach(piece, &Block::previous, have_bytes)});
-  }
+  for (const Block* block = voids_; block != nullptr; block = block->bin_next)
+    if (const std::optional<Gap> gap = gap_from(block))
+      bytes = std::max(bytes, longest_place(*gap, have_bytes));
   return bytes;
 }
 

@@ -172,8 +172,6 @@ class Arena {
   Block* put(Block* block, BlockState state, uint64_t tag);
   void insert_void(Block* block);
   void remove_void(Block* block);
-  bool consider(const Block* first, const Block* last, uint64_t address, uint64_t size, uint64_t kept_bytes,
-                Placement* out, uint64_t* inside_idle) const;
   std::string check_segment(const Segment& segment, Recount* count) const;
 
   uint16_t index_;

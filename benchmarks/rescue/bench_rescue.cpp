@@ -28,6 +28,7 @@ using benchmarks::fail, benchmarks::must;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMiB = 1 << 20, kPage = 2 * kMiB, kRequest = 64 * kMiB;
+constexpr uint64_t kCheckerboard = 8192 * kPage;
 constexpr DeviceId kDevice{0};
 constexpr double kStitchBarMs = 2, kBandwidthBar = 0.9;
 
@@ -94,12 +95,13 @@ struct HostRow {
   double median_us = 0, least_us = 0, most_us = 0;
 };
 
-// `prepare` leaves a machine of twice the request's bytes of which the request's are to be won.
+// `prepare` leaves a machine of so many bytes, of which the request's are to be won.
 HostRow measure(const Settings& settings, const driver::Table& table, const std::string& name,
-                const std::function<void(Machine&)>& prepare, const std::function<void(Machine&)>& serve) {
+                const std::function<void(Machine&)>& prepare, const std::function<void(Machine&)>& serve,
+                uint64_t bytes = 2 * kRequest) {
   std::vector<double> us;
   for (int run = 0; run < settings.runs; ++run) {
-    Machine machine(table, 2 * kRequest);
+    Machine machine(table, bytes);
     prepare(machine);
     const auto start = Clock::now();
     serve(machine);
@@ -112,6 +114,18 @@ void make_holes(Machine& machine) {
   const std::vector<uint64_t> blocks = machine.blocks_of(kPage, 2 * kRequest);
   for (size_t i = 0; i < blocks.size(); i += 2)
     must(machine.allocator.free(blocks[i]) == Status::kOk, "a free");
+}
+
+// One gap of as many free pages as there are places without one between them: half of the pages went to
+// larger blocks, and then the other half was freed.
+void make_checkerboard(Machine& machine) {
+  machine.ladder.add(make_stitch());
+  const std::vector<uint64_t> blocks = machine.blocks_of(kPage, kCheckerboard);
+  for (const size_t first : {0, 1}) {
+    for (size_t i = first; i < blocks.size(); i += 2)
+      must(machine.allocator.free(blocks[i]) == Status::kOk, "a free");
+    if (first == 0) machine.blocks_of(kRequest, kCheckerboard / 2);
+  }
 }
 
 void make_pending(Machine& machine, const driver::Table& table, CUstream other) {
@@ -161,6 +175,8 @@ std::vector<HostRow> host_rows(const Settings& settings, const driver::Table& ta
       },
       serve));
   rows.push_back(holes("stitch", [](Allocator&) { return make_stitch(); }));
+  rows.push_back(
+      measure(settings, table, "stitch, 8192 pieces in a gap", make_checkerboard, serve, kCheckerboard));
   rows.push_back(holes("release_cache", make_release_cache));
   rows.push_back(measure(settings, table, "spill_to_host", make_cold, serve));
   rows.push_back(measure(settings, table, "bring back", make_returnable, [](Machine& machine) {
@@ -252,10 +268,10 @@ const char* verdict(bool met) {
 }
 
 void print(const std::vector<HostRow>& host, const std::vector<SpillRow>& spills) {
-  std::printf("%-28s %10s %10s %10s\n", "64 MiB served by, host ms", "median", "least", "most");
+  std::printf("%-30s %10s %10s %10s\n", "64 MiB served by, host ms", "median", "least", "most");
   for (const HostRow& row : host) {
     const bool barred = row.name == "stitch";
-    std::printf("%-28s %10.3f %10.3f %10.3f%s%s\n", row.name.c_str(), row.median_us / 1e3, row.least_us / 1e3,
+    std::printf("%-30s %10.3f %10.3f %10.3f%s%s\n", row.name.c_str(), row.median_us / 1e3, row.least_us / 1e3,
                 row.most_us / 1e3, barred ? "   bar 2: " : "",
                 barred ? verdict(row.median_us / 1e3 <= kStitchBarMs) : "");
   }
