@@ -151,6 +151,57 @@ TEST_F(EstimateCommand, RecomputingAndSmallerBatchesNeedLess) {
   EXPECT_GT(peak({"--dropout", "0.1"}), plain);
 }
 
+// Each key by itself, and as the configuration has it.
+TEST_F(EstimateCommand, SetsEveryKeyOfThePlan) {
+  const std::string usual = R"([model]
+layers = 6
+width = 64
+heads = 2
+context = 32
+vocabulary = 5000
+[data]
+corpus = "text"
+[train]
+batch = 8
+[plan]
+)";
+  write("usual.toml", usual);
+  const Json plain = data({"usual.toml"});
+  for (const std::string key :
+       {"micro_batch=2", "evaluation_batch=3", "recompute=\"all\"", "recompute=[1, 3]",
+        "recompute_attention=4", "recompute_mlp=\"all\"", "head_chunks=4", "optimizer=\"nvme\"",
+        "parameters=\"host\"", "gradients=\"host\"", "offload=\"all\"", "devices=[0, 0, 1, 1]"}) {
+    write("keyed.toml", usual + key + "\n");
+    Json keyed = data({"keyed.toml"}), set = data({"usual.toml", "--set", "plan." + key});
+    EXPECT_NE(set["plan"], plain["plan"]) << key;
+    for (Json* json : {&keyed, &set}) (*json)["model"].erase("name");
+    EXPECT_EQ(set, keyed) << key;
+  }
+  EXPECT_EQ(data({"--set", "plan.recompute=all", "--set", "plan.recompute_segment=3", "usual.toml"})["plan"],
+            "micro_batch=8 evaluation_batch=8 recompute=0-5 recompute_segment=3");
+  EXPECT_EQ(data({"gpt2", "--recompute", "all", "--set", "plan.recompute=none"})["plan"],
+            "micro_batch=8 evaluation_batch=8");
+}
+
+TEST_F(EstimateCommand, SpreadsLayersOverTheCardsThatThereAre) {
+  const auto placed = [this](std::vector<std::string> words) {
+    const Json json = data(std::move(words));
+    return std::pair(json["plan"].get<std::string>(), json["device_peak_bytes"].size());
+  };
+  const auto by_hand = placed({"gpt2", "--set", "plan.devices=[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]"});
+  EXPECT_EQ(by_hand.second, 2u);
+  EXPECT_EQ(placed({"gpt2", "--set", "plan.devices=even", "--gpus", "2"}), by_hand);
+  EXPECT_EQ(placed({"gpt2", "--set", "plan.devices=balanced", "--gpus", "3"}).second, 3u);
+  EXPECT_EQ(placed({"gpt2", "--set", "plan.parameters=peer", "--gpus", "2"}).second, 2u);
+  std::string spread = kTrainer;
+  spread.replace(spread.find("[0, 1, 1]"), 9, "\"even\"");
+  write("spread.toml", spread + "[run]\ndevices = 3\n");
+  EXPECT_EQ(placed({"spread.toml"}).second, 3u);
+  const Ran unknown = run({"estimate", "gpt2", "--set", "plan.devices=even"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("say how many with --gpus"));
+}
+
 TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
   const auto states = [](const Json& json) {
     for (const Json& item : json["items"])
@@ -222,6 +273,12 @@ TEST_F(EstimateCommand, AnswersWrongUsage) {
   refused({"gpt2", "--recompute", "3x"}, "neither none", 2);
   refused({"gpt2", "--optimizer-place", "disk"}, "disk", 2);
   refused({"gpt2", "--optimizer", "adamm"}, "adamm", 2);
+  refused({"gpt2", "--set", "plan.head_chunk=2"}, "did you mean 'plan.head_chunks'?", 2);
+  refused({"gpt2", "--set", "plan.tiles=0"}, "--set plan.tiles=0: ", 2);
+  refused({"gpt2", "--set", "train.batch=4"}, "write plan.key=value", 2);
+  refused({"gpt2", "--set", "plan.tiles"}, "write section.key=value", 2);
+  refused({"gpt2", "--optimizer", "adafactor", "--set", "plan.tiles=2"}, "'plan.tiles' is for matrices", 2);
+  refused({"gpt2", "--gpus", "2", "--ranks", "2", "--stages", "2"}, "--gpus: each rank of a pipeline", 2);
   refused({"gpt2", "--dropout", "1"}, "--dropout", 2);
   refused({"t5-11b", "--context", "1000000", "--batch", "1000000"}, "too large to count", 2);
   refused({"gpt2", "--evaluation-batch", "1048576", "--micro-bach", "3"}, "Did you mean '--micro-batch'?", 2);
@@ -259,7 +316,13 @@ TEST_F(EstimateCommand, WhateverItIsGivenItAnswers) {
                                           "--",
                                           "7",
                                           "\xff",
-                                          "--evaluation-batch"};
+                                          "--evaluation-batch",
+                                          "--set",
+                                          "plan.tiles=3",
+                                          "plan.devices=even",
+                                          "plan.offload=",
+                                          "plan.=\xff",
+                                          "--gpus"};
   for (int i = 0; i < 150; ++i) {
     std::vector<std::string> line{"estimate"};
     for (size_t count = random() % 7; count > 0; --count) line.push_back(words[random() % words.size()]);

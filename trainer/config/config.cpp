@@ -11,6 +11,7 @@
 
 #include "base/printed.h"
 #include "trainer/config/idle_settings.h"
+#include "trainer/config/overrides.h"
 #include "trainer/config/stages.h"
 #include "trainer/data/examples.h"
 #include "trainer/plan/devices/peers.h"
@@ -285,9 +286,8 @@ class ConfigReader {
     const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
     if (vocabulary && vocabulary->of_pairs()) take_lengths(*vocabulary);
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
-    if (config_.plan.tiles > 1 && !can_tile(config_.train.numerics))
-      return "'plan.tiles' is for matrices whose update needs no more than a tile: not for train.precision = "
-             "\"int8\" nor train.optimizer = \"adafactor\"; write plan.tiles = 1";
+    if (const std::string fault = fault_of_tiles(config_.train.numerics, config_.plan); !fault.empty())
+      return fault;
     if (config_.run.zero > 0 && !can_be_sharded(config_.train.numerics))
       return "'run.zero' cuts the optimizer's states into shares, and adafactor's means of rows and columns "
              "belong to whole matrices: take another 'train.optimizer', or 'run.zero = 0'";
@@ -326,31 +326,6 @@ class ConfigReader {
   bool vocabulary_is_given_ = false, grow_back_is_given_ = false;
   std::string error_;
 };
-
-bool apply_override(const std::string& text, toml::table* document, std::string* error) {
-  const size_t equals = text.find('=');
-  const size_t dot = text.find('.');
-  if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
-    *error = "--set " + text + ": write section.key=value";
-    return false;
-  }
-  const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
-  const std::string value = text.substr(equals + 1);
-  std::string not_toml;  // then it is a text without quotes
-  auto parsed = parse_toml("value = " + value, &not_toml, "--set " + text);
-  if (!parsed || parsed->size() != 1)
-    parsed = parse_toml("value = '" + value + "'", &not_toml, "--set " + text);
-  if (!parsed || parsed->size() != 1)
-    return *error = "--set " + text + ": the value is neither TOML nor a text without quotes", false;
-  if (!document->contains(section)) document->insert_or_assign(section, toml::table{});
-  toml::table* table = document->get(section)->as_table();
-  if (!table) return *error = "--set " + text + ": '" + section + "' is no section", false;
-  parsed->get("value")->visit([&](auto& node) {
-    const toml::source_region source = node.source();
-    table->insert_or_assign(toml::key(key, toml::source_region(source)), std::move(node));
-  });
-  return true;
-}
 
 // "section.key" of each.
 std::set<std::string> keys_of(const toml::table& document) {

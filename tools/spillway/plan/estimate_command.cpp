@@ -12,6 +12,9 @@
 #include "tools/spillway/plan/stages/stages.h"
 #include "tools/spillway/plan/workload.h"
 #include "tools/spillway/rehearse/report/output.h"
+#include "trainer/config/overrides.h"
+#include "trainer/plan/devices/peers.h"
+#include "trainer/plan/parameters/tiles.h"
 
 namespace spillway::tools {
 namespace {
@@ -19,7 +22,9 @@ namespace {
 struct EstimateOptions {
   WorkloadOptions workload;
   std::string recompute, optimizer_place, svg;
+  Words settings;  // "plan.key=value"
   RankOptions ranks;
+  uint32_t gpus = 0;  // 0: those that the plan or the configuration names
   bool json = false;
 };
 
@@ -42,13 +47,32 @@ std::string apply(const EstimateOptions& options, Workload* workload) {
            std::to_string(layers);
   if (!options.optimizer_place.empty())
     workload->plan.optimizer = trainer::place_of(options.optimizer_place).value_or(workload->plan.optimizer);
-  return "";
+  std::string error;
+  override_plan(options.settings, workload->shape.model, &workload->plan, &workload->spread, &error);
+  return error.empty() ? trainer::fault_of_tiles(workload->shape.numerics, workload->plan) : error;
 }
 
 uint32_t devices_of(const trainer::Plan& plan) {
   uint32_t most = 0;
-  for (const auto& [layer, device] : plan.placement) most = std::max(most, device);
+  for (const trainer::DeviceMap& map : {plan.placement, plan.peers})
+    for (const auto& [from, device] : map) most = std::max(most, device);
   return most + 1;
+}
+
+// What the plan leaves to the run, which knows its devices.
+std::string choose_devices(const EstimateOptions& options, Workload* workload, trainer::Machine* machine) {
+  trainer::Plan& plan = workload->plan;
+  machine->devices = std::max({devices_of(plan), options.gpus, workload->devices});
+  if (!workload->stage_layers.empty())
+    return options.gpus > 1 ? "--gpus: each rank of a pipeline's stages has one" : "";
+  if (workload->spread != trainer::DeviceSpread::kGiven) {
+    if (machine->devices < 2)
+      return "plan.devices spreads the layers over several GPUs: say how many with --gpus";
+    plan.placement = device_map(workload->spread, workload->shape, plan, *machine);
+  }
+  trainer::choose_peers(&plan, workload->shape, *machine);
+  machine->devices = devices_of(plan);
+  return "";
 }
 
 int run_estimate(const EstimateOptions& options) {
@@ -60,7 +84,9 @@ int run_estimate(const EstimateOptions& options) {
   if (error = apply(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);
   if (error = share_among_ranks(options.ranks, &*workload); !error.empty())
     return fail(kUsageError, "estimate: " + error);
-  const trainer::Machine machine{.devices = devices_of(workload->plan), .workspace_bytes = kProductWorkspace};
+  trainer::Machine machine{.workspace_bytes = kProductWorkspace};
+  if (error = choose_devices(options, &*workload, &machine); !error.empty())
+    return fail(kUsageError, "estimate: " + error);
   std::string stages;
   if (!workload->stage_layers.empty()) {
     const trainer::StagedPlan staged =
@@ -87,6 +113,12 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
   app.add_option("--optimizer-place", options->optimizer_place,
                  "Where what the optimizer keeps is: device, host or nvme")
       ->check(CLI::IsMember({"device", "host", "nvme"}));
+  app.add_option("--set", options->settings,
+                 "plan.key=value: any key of the trainer's [plan], such as plan.head_chunks=4; as often as "
+                 "there are keys")
+      ->allow_extra_args(false);
+  app.add_option("--gpus", options->gpus, "Cards that plan.devices spreads the layers over (run.devices)")
+      ->check(CLI::Range(1, 16));
   declare_ranks(app, &options->ranks);
   app.add_flag("--json", options->json, "The estimate as data");
   app.add_option("--svg", options->svg, "Write a picture of it to this file");

@@ -79,6 +79,8 @@ bool read_trainer_config(const WorkloadOptions& options, Workload* workload, int
   workload->shape = config->shape();
   if (config->run.stages > 1) workload->stage_layers = config->stage_layers();
   workload->plan = config->plan;
+  workload->spread = config->spread;
+  workload->devices = config->run.devices;
   workload->floor = config->recovery.floor;
   return true;
 }

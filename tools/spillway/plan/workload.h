@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/plan/device_map.h"
 #include "trainer/plan/estimate.h"
 
 namespace CLI {
@@ -38,6 +39,10 @@ struct Workload {
   std::vector<uint32_t> stage_layers{};  // of each stage, where the ranks are those of a pipeline
   uint32_t all_ranks() const { return shape.ranks * std::max<uint32_t>(1, uint32_t(stage_layers.size())); }
   trainer::Plan plan;  // of the configuration, else one micro-batch
+  // How the configuration spreads the plan's layers, where it does not place them, and over how many devices;
+  // 0: all.
+  trainer::DeviceSpread spread = trainer::DeviceSpread::kGiven;
+  uint32_t devices = 0;
   trainer::Guarantee floor = trainer::Guarantee::kNumericallyEqual;
 };
 
