@@ -225,6 +225,16 @@ TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
   EXPECT_THAT(whole.err, HasSubstr("--zero: the states of adafactor belong to whole matrices"));
 }
 
+TEST_F(EstimateCommand, OfStagesTheItemsAreThoseOfTheOneThatNeedsMost) {
+  EXPECT_TRUE(data({"gpt2"})["stages"].empty());
+  const Json json = data({"gpt2", "--ranks", "4", "--stages", "2"});
+  ASSERT_EQ(json["stages"].size(), 2u);
+  uint64_t most = 0;
+  for (const Json& stage : json["stages"]) most = std::max<uint64_t>(most, stage["device_peak_bytes"]);
+  EXPECT_EQ(json["stages"][json["stage"].get<size_t>()]["device_peak_bytes"], most);
+  EXPECT_EQ(json["device_peak_bytes"][0], most);
+}
+
 TEST_F(EstimateCommand, TheTableHasEveryItemAndABar) {
   const Ran ran = run({"estimate", "gpt2", "--svg", "picture.svg"});
   EXPECT_EQ(ran.code, 0) << ran.err;

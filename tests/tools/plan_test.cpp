@@ -199,6 +199,16 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
   EXPECT_EQ(made.train.learning_rate, 0.002);
   EXPECT_EQ(made.plan.micro_batch, 6u) << "its floor is bit exact";
   EXPECT_NE(made.plan, old_config.plan);
+  write("stages.toml", read("run.toml") + "[run]\nstages = 2\nstage_layers = [3, 1]\nzero = 1\n");
+  const std::vector<std::string> ranks{"plan",    "--gpu", "30MiB",  "stages.toml",
+                                       "--ranks", "4",     "--toml", "new.toml"};
+  EXPECT_EQ(run(ranks).code, 0);
+  EXPECT_EQ(config("new.toml").run.stage_layers, (std::vector<uint32_t>{3, 1}));
+  std::vector<std::string> replicas = ranks;
+  replicas.insert(replicas.end(), {"--stages", "1", "--zero", "0"});
+  EXPECT_EQ(run(replicas).code, 0);
+  EXPECT_EQ(config("new.toml").run.stages, 1u);
+  EXPECT_EQ(config("new.toml").run.zero, 0u);
   EXPECT_EQ(run({"plan", "--gpu", "20MiB", "run.toml"}).code, 20);
   EXPECT_EQ(run({"plan", "--gpu", "20MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
 }
@@ -281,6 +291,45 @@ TEST_F(PlanCommand, OfStagesThePlanFitsEachAndIsReadByTheTrainer) {
               HasSubstr("take stage 1 of ZeRO"));
   EXPECT_THAT(refused({"gpt2", "--ranks", "2", "--stages", "2", "--gpus", "2"}),
               HasSubstr("plan: --gpus: each rank of a pipeline's stages has one"));
+}
+
+TEST_F(PlanCommand, OfEveryWayToShareTheModelTheFastestIsShown) {
+  const std::vector<std::string> all{"--gpu",    "16GiB", "gpt2-large", "--batch", "32",     "--ranks", "4",
+                                     "--stages", "auto",  "--zero",     "auto",    "--toml", "p.toml"};
+  const nlohmann::json chosen = data(all);
+  // ZeRO has four stages among four ranks; with two stages of a pipeline 0 and 1 are left, with four none of
+  // one rank.
+  ASSERT_EQ(chosen["meshes"].size(), 4u + 2u + 1u) << chosen["meshes"];
+  double fastest = 0;
+  for (const nlohmann::json& mesh : chosen["meshes"]) {
+    EXPECT_EQ(mesh["stages"].get<int>() * mesh["replicas"].get<int>(), 4);
+    if (mesh["fits"]) fastest = std::max(fastest, mesh["tokens_per_second"].get<double>());
+    const nlohmann::json one =
+        data({"--gpu", "16GiB", "gpt2-large", "--batch", "32", "--ranks", "4", "--stages",
+              std::to_string(mesh["stages"].get<int>()), "--zero", std::to_string(mesh["zero"].get<int>())});
+    ASSERT_EQ(one["meshes"].size(), 1u);
+    EXPECT_EQ(one["meshes"][0], mesh);
+  }
+  EXPECT_EQ(chosen["best"]["tokens_per_second"], fastest);
+  const trainer::Config planned = config("p.toml");
+  const auto best = std::ranges::find(chosen["meshes"], fastest, [](const nlohmann::json& mesh) {
+    return mesh["fits"] ? mesh["tokens_per_second"].get<double>() : 0;
+  });
+  EXPECT_EQ(planned.run.stages, (*best)["stages"]);
+  EXPECT_EQ(planned.run.zero, (*best)["zero"]);
+
+  std::vector<std::string> words{"plan"};
+  words.insert(words.end(), all.begin(), all.end());
+  const Ran ran = run(words);
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("stages  replicas  ZeRO"));
+  const Ran cards = run({"plan", "--gpu", "4090,t4", "gpt2", "--ranks", "2", "--stages", "auto"});
+  EXPECT_EQ(cards.code, 2);
+  EXPECT_THAT(cards.err, HasSubstr("--stages auto and --zero auto are for one card"));
+  EXPECT_THAT(run({"plan", "--gpu", "4090", "t5-small", "--ranks", "2", "--stages", "auto"}).out,
+              HasSubstr("→       1         2     0"));
+  EXPECT_THAT(run({"estimate", "gpt2", "--ranks", "2", "--stages", "auto"}).err,
+              HasSubstr("--stages: 'auto' is no number from 1 to 65536"));
 }
 
 TEST_F(PlanCommand, PrecisionAndOptimizerAreOfTheTrainer) {

@@ -6,6 +6,7 @@
 
 #include "tools/spillway/look.h"
 #include "tools/spillway/plan/picture.h"
+#include "tools/spillway/plan/stages/stages.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
 #include "trainer/plan/parameters/parameter_table.h"
@@ -35,6 +36,11 @@ std::string sent_text(const Workload& workload, const trainer::Estimate& needed)
   return "\nA rank sends " + size_text(needed.sent_bytes) + " to the others in a step.\n";
 }
 
+std::string items_of_text(const trainer::StagedPlan& staged) {
+  return "\n" + stages_text(staged) + "\nThe items are those of stage " + std::to_string(staged.slowest) +
+         ", which needs most.\n";
+}
+
 nlohmann::ordered_json items_json(const trainer::Estimate& needed) {
   auto items = nlohmann::ordered_json::array();
   for (const trainer::EstimateItem& item : needed.items)
@@ -44,7 +50,8 @@ nlohmann::ordered_json items_json(const trainer::Estimate& needed) {
 
 }  // namespace
 
-std::string estimate_text(const Workload& workload, const trainer::Estimate& needed) {
+std::string estimate_text(const Workload& workload, const trainer::Estimate& needed,
+                          const trainer::StagedPlan& staged) {
   using enum Align;
   Table table({kLeft, kLeft, kRight, kRight, kLeft});
   for (uint32_t device = 0; device < needed.device_peak_bytes.size(); ++device) {
@@ -57,10 +64,12 @@ std::string estimate_text(const Workload& workload, const trainer::Estimate& nee
   add_items(needed, "NVMe", needed.nvme_bytes, &table);
   return workload_text(workload) + "\nplan: " + to_string(workload.plan) + "\n\n" + table.text("  ") +
          sent_text(workload, needed) +
-         "\nNot counted: the CUDA context and libraries, rounding and fragmentation of the allocator.\n";
+         "\nNot counted: the CUDA context and libraries, rounding and fragmentation of the allocator.\n" +
+         (staged.layers.empty() ? "" : items_of_text(staged));
 }
 
-std::string estimate_json(const Workload& workload, const trainer::Estimate& needed) {
+std::string estimate_json(const Workload& workload, const trainer::Estimate& needed,
+                          const trainer::StagedPlan& staged) {
   using Json = nlohmann::ordered_json;
   const trainer::Architecture& model = workload.shape.model;
   const Json json = {{"spillway_estimate", 1},
@@ -71,6 +80,8 @@ std::string estimate_json(const Workload& workload, const trainer::Estimate& nee
                        {"context_tokens", model.context}}},
                      {"batch", workload.shape.batch},
                      {"plan", to_string(workload.plan)},
+                     {"stage", staged.slowest},
+                     {"stages", stages_json(staged)},
                      {"items", items_json(needed)},
                      {"device_peak_bytes", needed.device_peak_bytes},
                      {"evaluation_peak_bytes", needed.evaluation_peak_bytes},

@@ -87,17 +87,13 @@ int run_estimate(const EstimateOptions& options) {
   trainer::Machine machine{.workspace_bytes = kProductWorkspace};
   if (error = choose_devices(options, &*workload, &machine); !error.empty())
     return fail(kUsageError, "estimate: " + error);
-  std::string stages;
-  if (!workload->stage_layers.empty()) {
-    const trainer::StagedPlan staged =
-        stages_of(workload->shape, workload->stage_layers, machine, workload->plan);
-    workload->shape.stage = trainer::stage_of(workload->stage_layers, staged.slowest);
-    stages = "\n" + stages_text(staged) + "\nThe items are those of stage " + std::to_string(staged.slowest) +
-             ", which needs most.\n";
-  }
+  const trainer::StagedPlan staged =
+      stages_of(workload->shape, workload->stage_layers, machine, workload->plan);
+  if (!staged.layers.empty()) workload->shape.stage = trainer::stage_of(staged.layers, staged.slowest);
   const auto needed = trainer::estimate(workload->shape, workload->plan, machine);
   std::fputs(
-      (options.json ? estimate_json(*workload, needed) : estimate_text(*workload, needed) + stages).c_str(),
+      (options.json ? estimate_json(*workload, needed, staged) : estimate_text(*workload, needed, staged))
+          .c_str(),
       stdout);
   if (options.svg.empty()) return kSuccess;
   error = write_output(options.svg, estimate_svg(*workload, needed));
@@ -119,7 +115,7 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
       ->allow_extra_args(false);
   app.add_option("--gpus", options->gpus, "Cards that plan.devices spreads the layers over (run.devices)")
       ->check(CLI::Range(1, 16));
-  declare_ranks(app, &options->ranks);
+  declare_ranks(app, &options->ranks, false);
   app.add_flag("--json", options->json, "The estimate as data");
   app.add_option("--svg", options->svg, "Write a picture of it to this file");
   return [options] { return run_estimate(*options); };

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/planned.h"
 #include "tools/spillway/plan/ranks.h"
+#include "tools/spillway/plan/stages/meshes.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/report/output.h"
 #include "tools/spillway/units.h"
@@ -35,9 +37,16 @@ int write_files(const PlanOptions& options, const PlanReport& report, size_t row
   return error.empty() ? kSuccess : fail(kUnwritable, "plan: --toml: " + error);
 }
 
-int show(const PlanOptions& options, const PlanReport& report) {
+// The best of several meshes, behind a table of these.
+int show(const PlanOptions& options, const std::vector<PlanReport>& meshes) {
+  const size_t best = best_mesh(meshes);
+  const PlanReport& report = meshes[best];
   const size_t rows = options.all ? report.planned.alternatives.size() : kRows;
-  std::fputs((options.json ? planned_json(report) : planned_text(report, rows)).c_str(), stdout);
+  const std::string chosen_from = options.ranks.is_open() ? meshes_text(meshes, best) + "\n" : "";
+  std::fputs(
+      (options.json ? planned_json(report, meshes_json(meshes)) : chosen_from + planned_text(report, rows))
+          .c_str(),
+      stdout);
   const int code = write_files(options, report, rows);
   return code != kSuccess ? code : report.planned.best ? kSuccess : kDoesNotFit;
 }
@@ -79,22 +88,42 @@ std::string read_targets(const PlanOptions& options, const Workload& workload,
     targets->back().machine.rank_links = links_of(*gpu, options.ranks);
   }
   const bool as_files = options.json || !options.toml.empty() || !options.svg.empty();
-  return targets->size() > 1 && as_files
-             ? "--json, --toml and --svg are for one card, and --gpu names several"
-             : "";
+  if (names.size() < 2 || !(as_files || options.ranks.is_open())) return "";
+  return std::string(options.ranks.is_open() ? "--stages auto and --zero auto" : "--json, --toml and --svg") +
+         " are for one card, and --gpu names several";
 }
 
-int show_all(const PlanOptions& options, std::vector<PlanTarget>* targets) {
+std::vector<PlanReport> find_all(std::vector<PlanTarget>* targets) {
   std::vector<PlanReport> reports;
   for (PlanTarget& target : *targets) {
     target.find();
     reports.push_back(target.report());
   }
-  if (reports.size() == 1) return show(options, reports.front());
+  return reports;
+}
+
+int show_cards(const std::vector<PlanReport>& reports) {
   std::fputs(cards_text(reports).c_str(), stdout);
   const bool all_fit =
-      std::ranges::all_of(*targets, [](const PlanTarget& target) { return target.planned.best.has_value(); });
+      std::ranges::all_of(reports, [](const PlanReport& report) { return report.planned.best.has_value(); });
   return all_fit ? kSuccess : kDoesNotFit;
+}
+
+// A target for each card, of each way in which the ranks can share the model.
+std::string find_targets(const PlanOptions& options, const Workload& workload,
+                         std::vector<PlanTarget>* targets) {
+  std::string first_fault;
+  for (const RankOptions& mesh : meshes_of(options.ranks)) {
+    Workload shared = workload;
+    if (const std::string fault = share_among_ranks(mesh, &shared); !fault.empty()) {
+      if (first_fault.empty()) first_fault = fault;
+      continue;
+    }
+    if (options.gpus > 1 && !shared.stage_layers.empty())
+      return "--gpus: each rank of a pipeline's stages has one";
+    if (const std::string fault = read_targets(options, shared, targets); !fault.empty()) return fault;
+  }
+  return targets->empty() ? first_fault : "";
 }
 
 int run_plan(const PlanOptions& options) {
@@ -103,17 +132,14 @@ int run_plan(const PlanOptions& options) {
   if (!error.empty()) return fail(kUnwritable, "plan: " + error);
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "plan: " + error);
-  error = share_among_ranks(options.ranks, &*workload);
-  if (!error.empty()) return fail(kUsageError, "plan: " + error);
-  if (options.gpus > 1 && !workload->stage_layers.empty())
-    return fail(kUsageError, "plan: --gpus: each rank of a pipeline's stages has one");
   std::vector<PlanTarget> targets;
   if (!options.floor.empty())
     workload->floor =
         options.floor == "bit_exact" ? trainer::Guarantee::kBitExact : trainer::Guarantee::kNumericallyEqual;
-  error = read_targets(options, *workload, &targets);
+  error = find_targets(options, *workload, &targets);
   if (!error.empty()) return fail(kUsageError, "plan: " + error);
-  return show_all(options, &targets);
+  const std::vector<PlanReport> reports = find_all(&targets);
+  return split_list(options.gpu).size() > 1 ? show_cards(reports) : show(options, reports);
 }
 
 std::function<int()> declare_plan(CLI::App& app, const Words&) {
@@ -124,7 +150,7 @@ std::function<int()> declare_plan(CLI::App& app, const Words&) {
                  "20GiB; several with commas: the best plan of each")
       ->required();
   app.add_option("--gpus", options->gpus, "Cards of that kind in one process (1)")->check(CLI::Range(1, 16));
-  declare_ranks(app, &options->ranks);
+  declare_ranks(app, &options->ranks, true);
   declare_links(app, &options->ranks);
   app.add_option("--host-memory", options->host,
                  std::string("Memory of the host that a training may use (any): ") + kSizesAccepted);

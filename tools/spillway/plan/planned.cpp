@@ -60,16 +60,6 @@ uint32_t devices_in(const trainer::Plan& plan) {
   return uint32_t(devices.size());
 }
 
-std::string tokens_text(double tokens) {
-  return printed(tokens < 100 ? "%.1f" : "%.0f", tokens);
-}
-
-// Of all ranks.
-double tokens_per_second(const Workload& workload, const trainer::Candidate& candidate) {
-  const double each = candidate.tokens_per_second(workload.shape);
-  return workload.rows_of_all > 0 ? each * workload.rows_of_all / std::max(1u, workload.shape.batch) : each;
-}
-
 std::string lacking_text(const trainer::Candidate& candidate) {
   if (candidate.lacking_bytes > 0) return "lacks " + size_text(candidate.lacking_bytes);
   return candidate.lacking_host_bytes > 0
@@ -106,7 +96,7 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
           size_text(candidate.most_device_bytes()),
           candidate.host_bytes ? size_text(candidate.host_bytes) : "-",
           tokens_text(tokens_per_second(report.workload, candidate)),
-          candidate.fits() ? candidate.time.limit() : lacking_text(candidate),
+          limit_text(candidate),
           fill_text(candidate.most_device_bytes(), report.machine.device_bytes, kFillCells)};
 }
 
@@ -164,6 +154,19 @@ PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& cand
 
 }  // namespace
 
+std::string tokens_text(double tokens) {
+  return printed(tokens < 100 ? "%.1f" : "%.0f", tokens);
+}
+
+double tokens_per_second(const Workload& workload, const trainer::Candidate& candidate) {
+  const double each = candidate.tokens_per_second(workload.shape);
+  return workload.rows_of_all > 0 ? each * workload.rows_of_all / std::max(1u, workload.shape.batch) : each;
+}
+
+std::string limit_text(const trainer::Candidate& candidate) {
+  return candidate.fits() ? candidate.time.limit() : lacking_text(candidate);
+}
+
 std::string planned_text(const PlanReport& report, size_t rows) {
   using enum Align;
   const std::vector<trainer::Candidate>& all = report.planned.alternatives;
@@ -183,7 +186,7 @@ std::string planned_text(const PlanReport& report, size_t rows) {
             std::to_string(report.staged->slowest) + ".\n";
   if (!report.planned.best) return text + "No plan fits.\n";
   const trainer::Candidate& best = *report.planned.best;
-  const std::string run = report.staged ? "[run]\n" + run_of_stages(report.workload) + "\n\n" : "";
+  const std::string mesh = run_of_mesh(report.workload), run = mesh.empty() ? "" : "[run]\n" + mesh + "\n\n";
   return text + parts_text(best.time) + "\n\n" + run + "[plan]\n" + to_toml(best.plan);
 }
 
@@ -202,7 +205,7 @@ std::string cards_text(const std::vector<PlanReport>& reports) {
   return workload_text(reports.front().workload) + "\n\n" + table.text("") + notes + margin_text();
 }
 
-std::string planned_json(const PlanReport& report) {
+std::string planned_json(const PlanReport& report, const nlohmann::ordered_json& meshes) {
   PlanJson alternatives = PlanJson::array();
   for (const trainer::Candidate& candidate : report.planned.alternatives)
     alternatives.push_back(candidate_json(report, candidate));
@@ -214,6 +217,7 @@ std::string planned_json(const PlanReport& report) {
       {"ranks", report.workload.all_ranks()},
       {"stages", report.staged ? stages_json(*report.staged) : PlanJson::array()},
       {"zero", report.workload.shape.zero},
+      {"meshes", meshes},
       {"gpu", report.gpu.id},
       {"note", note_of(report)},
       {"gpus", machine.devices},

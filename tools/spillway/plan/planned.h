@@ -2,6 +2,7 @@
 //
 // Thread-safety: pure functions. Errors: none. Units: bytes.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -20,17 +21,24 @@ struct PlanReport {
   const trainer::StagedPlan* staged = nullptr;  // where ranks are stages; `planned` is of the slowest one
 };
 
+// Of all ranks.
+double tokens_per_second(const Workload& workload, const trainer::Candidate& candidate);
+std::string tokens_text(double tokens);
+// The largest part of its step, or what it lacks.
+std::string limit_text(const trainer::Candidate& candidate);
+
 // `rows`: at most so many of the alternatives.
 std::string planned_text(const PlanReport& report, size_t rows);
 // A row a card with its best plan, or with the one that lacks least.
 std::string cards_text(const std::vector<PlanReport>& reports);
-std::string planned_json(const PlanReport& report);
+// `meshes`: all that it was chosen from, as data.
+std::string planned_json(const PlanReport& report, const nlohmann::ordered_json& meshes);
 std::string planned_svg(const PlanReport& report, size_t rows);
 
+// "zero = 1\nstages = 2\nstage_layers = [6, 6]", of [run]; "" where ranks are neither stages nor share by ZeRO.
+std::string run_of_mesh(const Workload& workload);
 // A configuration of spillway-train with the best plan. REQUIRES: there is one. Errors: of reading the
 // configuration that the model came from.
-// "stages = 2\nstage_layers = [6, 6]", of [run]; "" where the ranks are no stages.
-std::string run_of_stages(const Workload& workload);
 std::string planned_toml(const PlanReport& report, std::string* error);
 
 }  // namespace spillway::tools

@@ -40,16 +40,14 @@ uint32_t rows_of_a_step(const Workload& workload) {
 }
 
 std::string new_configuration(const PlanReport& report, const trainer::Plan& plan) {
-  const uint32_t stage = report.workload.shape.zero;
-  std::string zero = stage > 0 ? "\nzero = " + std::to_string(stage) : "";
-  if (const std::string stages = run_of_stages(report.workload); !stages.empty()) zero += "\n" + stages;
+  const std::string mesh = run_of_mesh(report.workload);
   return "[model]\n" + model_section(report.workload) +
          "\n[data]\ncorpus = \"corpus.txt\"\n\n[train]\nbatch = " +
          std::to_string(rows_of_a_step(report.workload)) + "\nprecision = \"" +
          name_of(report.workload.shape.numerics.precision) + "\"\noptimizer = \"" +
          name_of(report.workload.shape.numerics.optimizer) + "\"" +
-         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + zero + "\n\n[plan]\n" +
-         to_toml(plan);
+         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) +
+         (mesh.empty() ? "" : "\n" + mesh) + "\n\n[plan]\n" + to_toml(plan);
 }
 
 template <typename Value>
@@ -58,14 +56,27 @@ void set_in(toml::table* document, const char* section, const char* key, Value v
   if (toml::table* table = document->get_as<toml::table>(section)) table->insert_or_assign(key, value);
 }
 
+// `run` is there: it has the devices.
+void set_mesh(const Workload& workload, toml::table* run) {
+  for (const char* key : {"zero", "stages", "stage_layers"}) run->erase(key);
+  if (workload.shape.zero > 0) run->insert_or_assign("zero", int64_t{workload.shape.zero});
+  if (workload.stage_layers.empty()) return;
+  toml::array layers;
+  for (const uint32_t count : workload.stage_layers) layers.push_back(int64_t{count});
+  run->insert_or_assign("stages", int64_t(workload.stage_layers.size()));
+  run->insert_or_assign("stage_layers", std::move(layers));
+}
+
 }  // namespace
 
-std::string run_of_stages(const Workload& workload) {
-  if (workload.stage_layers.empty()) return "";
+std::string run_of_mesh(const Workload& workload) {
+  const std::string zero = workload.shape.zero > 0 ? "zero = " + std::to_string(workload.shape.zero) : "";
+  if (workload.stage_layers.empty()) return zero;
   std::string layers;
   for (const uint32_t count : workload.stage_layers)
     layers += (layers.empty() ? "" : ", ") + std::to_string(count);
-  return "stages = " + std::to_string(workload.stage_layers.size()) + "\nstage_layers = [" + layers + "]";
+  return zero + (zero.empty() ? "" : "\n") + "stages = " + std::to_string(workload.stage_layers.size()) +
+         "\nstage_layers = [" + layers + "]";
 }
 
 std::string planned_toml(const PlanReport& report, std::string* error) {
@@ -86,13 +97,7 @@ std::string planned_toml(const PlanReport& report, std::string* error) {
   set_in(&*document, "train", "optimizer", name_of(workload.shape.numerics.optimizer));
   set_in(&*document, "model", "context", int64_t{workload.shape.model.context});
   set_in(&*document, "run", "devices", int64_t{report.machine.devices});
-  if (workload.shape.ranks > 1) set_in(&*document, "run", "zero", int64_t{workload.shape.zero});
-  if (!workload.stage_layers.empty()) {
-    toml::array layers;
-    for (const uint32_t count : workload.stage_layers) layers.push_back(int64_t{count});
-    set_in(&*document, "run", "stages", int64_t(workload.stage_layers.size()));
-    set_in(&*document, "run", "stage_layers", std::move(layers));
-  }
+  set_mesh(workload, document->get_as<toml::table>("run"));
   std::ostringstream out;
   out << head << *document << "\n";
   return out.str();

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "trainer/plan/parameters/partition.h"
@@ -11,18 +12,40 @@ namespace {
 
 constexpr double kBytesOfGigabit = 1e9 / 8;
 
+// A number, or "auto" where `any` can say so.
+void declare_number(CLI::App& app, const std::string& name, std::optional<uint32_t>* number, bool* any,
+                    uint32_t least, uint32_t most, std::string text) {
+  const auto read = [=](const std::string& said) {
+    uint32_t value = 0;
+    const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), value);
+    const bool is_number = error == std::errc() && end == said.data() + said.size();
+    return is_number && value >= least && value <= most ? std::optional(value) : std::nullopt;
+  };
+  if (any != nullptr) text += "; auto: whichever is fastest";
+  app.add_option_function<std::string>(
+         name,
+         [=](const std::string& said) {
+           *number = read(said);
+           if (any != nullptr) *any = !*number;
+         },
+         text)
+      ->check([=](const std::string& said) {
+        if (read(said) || (any != nullptr && said == "auto")) return std::string();
+        return "'" + said + "' is no number from " + std::to_string(least) + " to " + std::to_string(most) +
+               (any != nullptr ? ", nor auto" : "");
+      });
+}
+
 }  // namespace
 
-void declare_ranks(CLI::App& app, RankOptions* options) {
+void declare_ranks(CLI::App& app, RankOptions* options, bool can_choose) {
   app.add_option("--ranks", options->ranks, "Processes that share the batch: what is said is of one (1)")
       ->check(CLI::Range(1u, 1u << 16));
-  app.add_option(
-         "--zero", options->zero,
-         "As run.zero: with 1 they share what the optimizer keeps, with 2 gradients too, with 3 weights")
-      ->check(CLI::Range(0u, 3u));
-  app.add_option("--stages", options->stages,
-                 "As run.stages: the ranks are stages of a pipeline, and replicas of each (1)")
-      ->check(CLI::Range(1u, 1u << 16));
+  declare_number(
+      app, "--zero", &options->zero, can_choose ? &options->any_zero : nullptr, 0, 3,
+      "As run.zero: with 1 they share what the optimizer keeps, with 2 gradients too, with 3 weights");
+  declare_number(app, "--stages", &options->stages, can_choose ? &options->any_stages : nullptr, 1, 1 << 16,
+                 "As run.stages: the ranks are stages of a pipeline, and replicas of each (1)");
 }
 
 void declare_links(CLI::App& app, RankOptions* options) {

@@ -15,13 +15,16 @@ namespace spillway::tools {
 struct RankOptions {
   uint32_t ranks = 1;
   std::optional<uint32_t> zero;
-  std::optional<uint32_t> stages;  // of a pipeline; else the configuration's
+  std::optional<uint32_t> stages;             // of a pipeline; else the configuration's
+  bool any_zero = false, any_stages = false;  // whichever is fastest
+  bool is_open() const { return any_zero || any_stages; }
   // Ranks on each machine, and gigabits a second of each rank's link to the others.
   std::optional<uint32_t> per_machine;
   std::optional<double> network;
 };
 
-void declare_ranks(CLI::App& app, RankOptions* options);
+// `can_choose`: "auto" is a number too.
+void declare_ranks(CLI::App& app, RankOptions* options, bool can_choose);
 void declare_links(CLI::App& app, RankOptions* options);
 
 // The workload becomes that of the rank with most rows.

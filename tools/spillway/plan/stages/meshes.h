@@ -1,0 +1,26 @@
+// How a training's ranks can share a model: as stages of a pipeline, as replicas of each, and by a stage of
+// ZeRO among these.
+//
+// Thread-safety: pure functions. Errors: none.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/spillway/plan/planned.h"
+#include "tools/spillway/plan/ranks.h"
+
+namespace spillway::tools {
+
+// The options with each number that they leave open; those of no number alone are the only ones where they
+// leave none. Pipelines of fewest stages come first.
+std::vector<RankOptions> meshes_of(const RankOptions& options);
+
+// The fastest one that fits; of those that do not, the one that lacks least. REQUIRES: there is one.
+size_t best_mesh(const std::vector<PlanReport>& reports);
+
+// A row a mesh, with its best plan, or with the one that lacks least.
+std::string meshes_text(const std::vector<PlanReport>& reports, size_t best);
+nlohmann::ordered_json meshes_json(const std::vector<PlanReport>& reports);
+
+}  // namespace spillway::tools
