@@ -436,21 +436,24 @@ TEST_F(GrowingBack, NeedsRoomOnTheSmallestDevice) {
 
 class TightStart : public Simulated {
  protected:
-  // Two steps with room, and two within the limit, which begin with `place` on the host: the same bits.
-  void expect_on_the_host(Place Plan::* place, uint64_t limit) {
-    const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+  Results train_to(const char* out, uint64_t limit) {
     config_.train.steps = 2;
     config_.data.corpus = scratch_.corpus();
     config_.run.devices = 1;  // else it would begin with the other one's memory
-    config_.run.out = scratch_.file("roomy");
-    const Results roomy = train(config_, quiet);
+    config_.run.out = scratch_.file(out);
+    config_.run.limit_bytes = limit;
+    return train(config_, {.resume = "", .stop = nullptr, .quiet = true});
+  }
+  // Two steps with room, and two within the limit, which begin with `place` elsewhere: the same bits.
+  void expect_at(Place there, Place Plan::* place, uint64_t limit) {
+    const Results roomy = train_to("roomy", 0);
     EXPECT_EQ(roomy.plan.*place, Place::kDevice);
     core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
-    config_.run.out = scratch_.file("tight");
-    config_.run.limit_bytes = limit;
-    const Results tight = train(config_, quiet);
+    if (there == Place::kNvme) simulator().fail_call(1, "cuMemHostAlloc", 0, CUDA_ERROR_OUT_OF_MEMORY);
+    const Results tight = train_to("tight", limit);
+    simulator().fail_call(0, nullptr, 0, CUDA_SUCCESS);
     EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
-    EXPECT_EQ(tight.plan.*place, Place::kHost);
+    EXPECT_EQ(tight.plan.*place, there);
     EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
   }
 };
@@ -458,13 +461,19 @@ class TightStart : public Simulated {
 // 13 MiB for parameters and gradients, 13 for the moments.
 TEST_F(TightStart, MomentsThatDoNotFitBeginOnTheHost) {
   config_.model = small_gpt2(2, 256, 4, 16);
-  expect_on_the_host(&Plan::optimizer, 24 * kMiB);
+  expect_at(Place::kHost, &Plan::optimizer, 24 * kMiB);
 }
 
 // 6 MiB for each of parameters and gradients, 12 for the moments.
 TEST_F(TightStart, LayersThatDoNotFitBeginOnTheHost) {
   config_.model = small_gpt2(8, 128, 4, 16);
-  expect_on_the_host(&Plan::gradients, 10 * kMiB);
+  expect_at(Place::kHost, &Plan::gradients, 10 * kMiB);
+}
+
+TEST_F(TightStart, WhereTheHostHasNoRoomEitherTheyBeginOnADisk) {
+  config_.model = small_gpt2(2, 256, 4, 16);
+  config_.run.nvme_least_bytes = 1;
+  expect_at(Place::kNvme, &Plan::optimizer, 24 * kMiB);
 }
 
 }  // namespace

@@ -23,6 +23,12 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
   return same ? Guarantee::kBitExact : Guarantee::kNumericallyEqual;
 }
 
+const char* start_text(Place place) {
+  if (place == Place::kPeer) return " on the device: starts on a peer";
+  return place == Place::kHost ? " on the device: starts on the host"
+                               : " on the host: starts on the disk of run.nvme";
+}
+
 }  // namespace
 
 std::optional<Run::NoRoom> Run::build_program(const Plan& plan) {
@@ -85,6 +91,14 @@ bool Run::goes_to_peers(Plan* plan, Place Plan::* place) const {
   return found;
 }
 
+// Whether a part that lies where it does could go further away, and would free what is lacking.
+bool Run::goes_to(Place to, Plan* plan, Place Plan::* place, const NoRoom& failure) const {
+  const bool lacks_host = failure.of_host.has_value();
+  if (to == Place::kNvme) return lacks_host && plan->*place == Place::kHost;
+  if (lacks_host || plan->*place >= to) return false;
+  return to == Place::kHost || goes_to_peers(plan, place);
+}
+
 // Before there is a step to undo, the only moves that help are to begin with more elsewhere: the same bits.
 void Run::build_where_there_is_room(Plan* plan) {
   struct Part {
@@ -95,18 +109,17 @@ void Run::build_where_there_is_room(Plan* plan) {
                              {&Plan::gradients, "the layers' gradients"},
                              {&Plan::parameters, "the layers' parameters"}};
   std::optional<NoRoom> failure = build_program(*plan);
-  for (const auto& [place, name] : kParts) {
-    if (!failure) return;
-    if (mesh_.has_stages() && place != &Plan::optimizer) continue;  // a stage has its layers on its device
-    if (plan->*place != Place::kDevice) continue;
-    for (const Place to : {Place::kPeer, Place::kHost}) {
-      if (!failure || (to == Place::kPeer && !goes_to_peers(plan, place))) continue;
-      plan->*place = to;
-      failure = build_program(*plan);
-      log_.say(LogLevel::kWarning, "no room for " + std::string(name) + " on the device: starts on " +
-                                       (to == Place::kPeer ? "a peer" : "the host"));
-    }
-  }
+  const auto move = [&](const Part& part, Place to) {
+    if (!failure || !goes_to(to, plan, part.place, *failure)) return;
+    plan->*part.place = to;
+    failure = build_program(*plan);
+    log_.say(LogLevel::kWarning, "no room for " + std::string(part.name) + start_text(to));
+  };
+  const size_t parts = mesh_.has_stages() ? 1 : std::size(kParts);  // a stage has its layers on its device
+  for (size_t part = 0; part < parts; ++part)
+    for (const Place to : {Place::kPeer, Place::kHost, Place::kNvme}) move(kParts[part], to);
+  for (size_t part = 0; part < parts; ++part)
+    move(kParts[part], Place::kNvme);  // which made the host too small
   if (!failure) return;
   if (failure->of_host) failure->of_host->note(false);
   throw SetupOutOfMemory("no room for the parameters, gradients and optimizer state: " + least_need(*plan) +

@@ -66,6 +66,7 @@ class Run {
   };
   std::optional<NoRoom> build_program(const Plan& plan);
   bool goes_to_peers(Plan* plan, Place Plan::* place) const;
+  bool goes_to(Place to, Plan* plan, Place Plan::* place, const NoRoom& failure) const;
   void build_where_there_is_room(Plan* plan);
   std::string least_need(Plan plan) const;
 
