@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-// What lies in a gap before an address, which only grows.
+// An address in a gap that only grows, and the sums over what lies before it.
 class GapEdge {
  public:
   GapEdge(const Arena& arena, const Gap& gap, uint64_t kept_bytes)
@@ -34,14 +34,14 @@ class GapEdge {
   }
 
   uint64_t void_bytes() const { return voids_ + (has_begun() && is_void() ? address_ - block_->address : 0); }
-  // Whole idle handles. One that the address lies in is after it, or touched.
+  // Whole idle handles: those that end at the address or before; those that begin before it.
   uint64_t idle_before() const {
     return idle_ + (is_inside_handles() ? arena_->handle_at(address_).begin : clamped()) - handles_.begin;
   }
   uint64_t idle_touched() const {
     return idle_ + (is_inside_handles() ? arena_->handle_at(address_ - 1).end : clamped()) - handles_.begin;
   }
-  // Holes that are kept: they end before the address; they begin before it.
+  // Holes of `kept_bytes` and more: those that end at the address or before; those that begin before it.
   uint64_t kept_before() const { return kept_; }
   uint64_t kept_touched() const { return kept_ + (has_begun() && is_kept()); }
 
@@ -90,7 +90,7 @@ class PlaceChoice {
       if (block == gap.last) break;
     }
   }
-  // Of those that are as good, the first.
+  // The first of those that are as good.
   const std::optional<Placement>& best() const { return best_; }
 
  private:
@@ -119,7 +119,7 @@ class PlaceChoice {
   bool is_better(uint64_t need, uint64_t width) const {
     return !best_ || need < best_->need_bytes || (need == best_->need_bytes && width < best_width_);
   }
-  // Of a page of which the place has a part, all is claimed where there is none yet.
+  // A page that the place begins or ends in is claimed whole if it is not mapped yet.
   void take(AddressRange place, AddressRange pages, uint64_t need, uint64_t idle, uint64_t width) {
     const AddressRange claim{arena_.page(pages.begin) == 0 ? pages.begin : place.begin,
                              arena_.page(pages.end - page_bytes_) == 0 ? pages.end : place.end};

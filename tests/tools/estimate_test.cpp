@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "tests/tools/support.h"
 #include "tools/spillway/plan/known_models.h"
@@ -167,15 +168,28 @@ batch = 8
 )";
   write("usual.toml", usual);
   const Json plain = data({"usual.toml"});
-  for (const std::string key :
-       {"micro_batch=2", "evaluation_batch=3", "recompute=\"all\"", "recompute=[1, 3]",
-        "recompute_attention=4", "recompute_mlp=\"all\"", "head_chunks=4", "optimizer=\"nvme\"",
-        "parameters=\"host\"", "gradients=\"host\"", "offload=\"all\"", "devices=[0, 0, 1, 1]"}) {
-    write("keyed.toml", usual + key + "\n");
-    Json keyed = data({"keyed.toml"}), set = data({"usual.toml", "--set", "plan." + key});
-    EXPECT_NE(set["plan"], plain["plan"]) << key;
+  const std::string on_host = "parameters=\"host\";gradients=\"host\";optimizer=\"host\";";
+  for (const std::string& keys :
+       {std::string("micro_batch=2"), std::string("evaluation_batch=3"), std::string("recompute=\"all\""),
+        std::string("recompute=[1, 3]"), std::string("recompute_attention=4"),
+        std::string("recompute_mlp=\"all\""), std::string("recompute=\"all\";recompute_segment=2"),
+        std::string("head_chunks=4"), std::string("optimizer=\"nvme\""), std::string("parameters=\"host\""),
+        std::string("gradients=\"host\""), std::string("offload=\"all\""),
+        std::string("devices=[0, 0, 1, 1]"), std::string("devices=[0, 0, 1, 1];micro_batch=2;pipeline=2"),
+        std::string("offload=\"all\";offload_to=\"peer\";peers={0 = 1}"), on_host + "tiles=2",
+        on_host + "update=\"just_in_time\""}) {
+    std::vector<std::string> words{"usual.toml"};
+    std::istringstream list(keys);
+    std::string keyed_text = usual;
+    for (std::string key; std::getline(list, key, ';');) {
+      keyed_text += key + "\n";
+      words.insert(words.end(), {"--set", "plan." + key});
+    }
+    write("keyed.toml", keyed_text);
+    Json keyed = data({"keyed.toml"}), set = data(words);
+    EXPECT_NE(set["plan"], plain["plan"]) << keys;
     for (Json* json : {&keyed, &set}) (*json)["model"].erase("name");
-    EXPECT_EQ(set, keyed) << key;
+    EXPECT_EQ(set, keyed) << keys;
   }
   EXPECT_EQ(data({"--set", "plan.recompute=all", "--set", "plan.recompute_segment=3", "usual.toml"})["plan"],
             "micro_batch=8 evaluation_batch=8 recompute=0-5 recompute_segment=3");
@@ -197,9 +211,23 @@ TEST_F(EstimateCommand, SpreadsLayersOverTheCardsThatThereAre) {
   spread.replace(spread.find("[0, 1, 1]"), 9, "\"even\"");
   write("spread.toml", spread + "[run]\ndevices = 3\n");
   EXPECT_EQ(placed({"spread.toml"}).second, 3u);
-  const Ran unknown = run({"estimate", "gpt2", "--set", "plan.devices=even"});
-  EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("say how many with --gpus"));
+  EXPECT_EQ(placed({"spread.toml", "--gpus", "2"}).second, 2u) << "it comes before run.devices";
+  EXPECT_EQ(placed({"spread.toml", "--gpus", "1"}).second, 1u);
+  EXPECT_EQ(placed({"spread.toml", "--ranks", "2"}).second, 1u) << "a rank has one";
+  write("placed.toml", std::string(kTrainer) + "[run]\ndevices = 2\n");
+  EXPECT_EQ(placed({"placed.toml", "--set", "plan.devices=even", "--gpus", "3"}).second, 3u);
+  const auto refused = [this](const std::vector<std::string>& more, const std::string& why) {
+    std::vector<std::string> words{"estimate", "gpt2"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, 2) << ran.out;
+    EXPECT_THAT(ran.err, HasSubstr(why));
+  };
+  refused({"--set", "plan.devices=even"}, "say how many there are with --gpus");
+  refused({"--set", "plan.parameters=peer"}, "say how many there are with --gpus");
+  refused({"--set", "plan.devices=[0, 2]", "--gpus", "2"}, "the plan names GPU 2, and the run has 2");
+  refused({"--gpus", "2"}, "the plan has everything on one GPU");
+  refused({"--gpus", "2", "--ranks", "2"}, "--gpus: each of several ranks has one");
 }
 
 TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
@@ -226,8 +254,13 @@ TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
 }
 
 TEST_F(EstimateCommand, OfStagesTheItemsAreThoseOfTheOneThatNeedsMost) {
-  EXPECT_TRUE(data({"gpt2"})["stages"].empty());
-  const Json json = data({"gpt2", "--ranks", "4", "--stages", "2"});
+  const Json alone = data({"gpt2"});
+  EXPECT_TRUE(alone["stages"].empty() && alone["stage"].is_null());
+  std::string text = kTrainer;
+  text.erase(text.find("devices = [0, 1, 1]"), 19);
+  write("two.toml", text + "[run]\ndevices = 2\n");
+  EXPECT_EQ(data({"two.toml", "--ranks", "2", "--stages", "2"})["device_peak_bytes"].size(), 1u);
+  const Json json = data({"gpt2", "--ranks", "4", "--stages", "2", "--micro-batch", "1"});
   ASSERT_EQ(json["stages"].size(), 2u);
   uint64_t most = 0;
   for (const Json& stage : json["stages"]) most = std::max<uint64_t>(most, stage["device_peak_bytes"]);
@@ -288,7 +321,11 @@ TEST_F(EstimateCommand, AnswersWrongUsage) {
   refused({"gpt2", "--set", "train.batch=4"}, "write plan.key=value", 2);
   refused({"gpt2", "--set", "plan.tiles"}, "write section.key=value", 2);
   refused({"gpt2", "--optimizer", "adafactor", "--set", "plan.tiles=2"}, "'plan.tiles' is for matrices", 2);
-  refused({"gpt2", "--gpus", "2", "--ranks", "2", "--stages", "2"}, "--gpus: each rank of a pipeline", 2);
+  refused({"gpt2", "--ranks", "2", "--stages", "2", "--set", "plan.parameters=host"},
+          "'plan.parameters' is not for 'run.stages' above 1", 2);
+  refused({"gpt2", "--ranks", "2", "--zero", "2", "--set", "plan.tiles=2"}, "'plan.tiles' cuts matrices", 2);
+  refused({"t5-11b", "--context", "8192", "--batch", "1", "--set", "plan.evaluation_batch=2147483647"},
+          "too large to count", 2);
   refused({"gpt2", "--dropout", "1"}, "--dropout", 2);
   refused({"t5-11b", "--context", "1000000", "--batch", "1000000"}, "too large to count", 2);
   refused({"gpt2", "--evaluation-batch", "1048576", "--micro-bach", "3"}, "Did you mean '--micro-batch'?", 2);

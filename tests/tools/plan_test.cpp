@@ -311,6 +311,12 @@ TEST_F(PlanCommand, OfEveryWayToShareTheModelTheFastestIsShown) {
     EXPECT_EQ(one["meshes"][0], mesh);
   }
   EXPECT_EQ(chosen["best"]["tokens_per_second"], fastest);
+  uint64_t most = 0;
+  const nlohmann::json four =
+      data({"--gpu", "16GiB", "gpt2-large", "--batch", "32", "--ranks", "4", "--stages", "4"});
+  for (const nlohmann::json& stage : four["stages"])
+    most = std::max<uint64_t>(most, stage["device_peak_bytes"]);
+  EXPECT_EQ(chosen["meshes"].back()["device_peak_bytes"], most);
   const trainer::Config planned = config("p.toml");
   const auto best = std::ranges::find(chosen["meshes"], fastest, [](const nlohmann::json& mesh) {
     return mesh["fits"] ? mesh["tokens_per_second"].get<double>() : 0;
@@ -323,6 +329,11 @@ TEST_F(PlanCommand, OfEveryWayToShareTheModelTheFastestIsShown) {
   const Ran ran = run(words);
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("stages  replicas  ZeRO"));
+  const Ran none = run({"plan", "--gpu", "2GiB", "gpt2-xl", "--host-memory", "1MiB", "--ranks", "3",
+                        "--batch", "2", "--stages", "auto", "--zero", "0"});
+  EXPECT_EQ(none.code, 20) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("lacks"));
+  EXPECT_THAT(none.out, HasSubstr("left out: ZeRO 0: --ranks: the batch has 2 rows, fewer than 3 ranks"));
   const Ran cards = run({"plan", "--gpu", "4090,t4", "gpt2", "--ranks", "2", "--stages", "auto"});
   EXPECT_EQ(cards.code, 2);
   EXPECT_THAT(cards.err, HasSubstr("--stages auto and --zero auto are for one card"));

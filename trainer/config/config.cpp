@@ -12,11 +12,11 @@
 #include "base/printed.h"
 #include "trainer/config/idle_settings.h"
 #include "trainer/config/overrides.h"
+#include "trainer/config/plan_fault.h"
 #include "trainer/config/stages.h"
 #include "trainer/data/examples.h"
 #include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/partition.h"
-#include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/stages/stage.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
@@ -286,19 +286,14 @@ class ConfigReader {
     const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
     if (vocabulary && vocabulary->of_pairs()) take_lengths(*vocabulary);
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
-    if (const std::string fault = fault_of_tiles(config_.train.numerics, config_.plan); !fault.empty())
-      return fault;
     if (config_.run.zero > 0 && !can_be_sharded(config_.train.numerics))
       return "'run.zero' cuts the optimizer's states into shares, and adafactor's means of rows and columns "
              "belong to whole matrices: take another 'train.optimizer', or 'run.zero = 0'";
-    const auto has_tiles = [](const auto& entry) { return entry.second.tiles > 1; };
-    if (config_.run.zero > 1 && (config_.plan.tiles > 1 || std::ranges::any_of(config_.schedule, has_tiles)))
-      return "'plan.tiles' cuts matrices that one rank has whole, and with 'run.zero' from 2 on ranks have "
-             "their layers together: write plan.tiles = 1, or run.zero = 1";
     if (config_.run.zero > 2 && config_.train.numerics.precision == Precision::kInt8)
       return "'run.zero' = 3 has no shares of matrices in 8 bits: take run.zero = 2, or another "
              "'train.precision'";
     if (const std::string fault = fault_of_stages(config_); !fault.empty()) return fault;
+    if (const std::string fault = fault_of_plans(); !fault.empty()) return fault;
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     if (!vocabulary) return error;
@@ -309,6 +304,16 @@ class ConfigReader {
     std::error_code ignored;
     if (config_.model.has_pairs() && !std::filesystem::exists(config_.data.corpus, ignored)) return "";
     return Examples::fault_of(config_.model, *vocabulary);
+  }
+
+  std::string fault_of_plans() const {
+    const auto fault_of = [&](const Plan& plan, const std::string& section) {
+      return fault_of_plan(plan, config_.train.numerics, config_.shared_work(), section);
+    };
+    std::string fault = fault_of(config_.plan, "plan");
+    for (const auto& [step, plan] : config_.schedule)
+      if (fault.empty()) fault = fault_of(plan, "plan.schedule (step " + std::to_string(step) + ")");
+    return fault;
   }
 
   // Of pairs; what the configuration does not say.

@@ -20,20 +20,6 @@ std::string fault_of_layers(const Config& config) {
   return "";
 }
 
-// A stage has several micro-batches under way on its one device.
-std::string fault_of(const Plan& plan, const std::string& key) {
-  const auto says = [&](const char* what) {
-    return "'" + key + "." + what + "' is not for 'run.stages' above 1: leave it out";
-  };
-  if (plan.parameters != Place::kDevice) return says("parameters");
-  if (plan.gradients != Place::kDevice) return says("gradients");
-  if (!plan.offload.empty()) return says("offload");
-  if (plan.tiles > 1) return says("tiles");
-  if (plan.just_in_time) return says("update");
-  if (plan.pipeline > 1) return says("pipeline");
-  return "";
-}
-
 }  // namespace
 
 std::string fault_of_stages(const Config& config) {
@@ -42,13 +28,9 @@ std::string fault_of_stages(const Config& config) {
     return run.stage_layers.empty()
                ? ""
                : "'run.stage_layers' is of the stages of a pipeline: write run.stages too";
-  std::string fault = fault_of_stages(config.model, config.train.numerics, run.zero, run.stages);
+  const std::string fault = fault_of_stages(config.model, config.train.numerics, run.zero, run.stages);
   if (!fault.empty()) return "'run.stages'" + fault;
-  fault = fault_of_layers(config);
-  if (fault.empty()) fault = fault_of(config.plan, "plan");
-  for (const auto& [step, plan] : config.schedule)
-    if (fault.empty()) fault = fault_of(plan, "plan.schedule (step " + std::to_string(step) + ")");
-  return fault;
+  return fault_of_layers(config);
 }
 
 }  // namespace spillway::trainer

@@ -246,7 +246,10 @@ class Estimator::Counter {
     std::vector<uint64_t> more(devices_);
     const uint32_t most = in_flight(plan_, shape_);
     if (most < 2) return more;
-    if (!shape_.stage.is_alone()) return {(most - 1) * step.kept()};
+    if (!shape_.stage.is_alone()) {
+      more[0] = (most - 1) * step.kept();
+      return more;
+    }
     more = peaks_under_way(step.pieces(), micro_batches(plan_, shape_.batch), most);
     for (uint32_t device = 0; device < devices_; ++device) more[device] -= step.peak(device);
     return more;

@@ -13,8 +13,8 @@
 #include "tools/spillway/plan/workload.h"
 #include "tools/spillway/rehearse/report/output.h"
 #include "trainer/config/overrides.h"
+#include "trainer/config/plan_fault.h"
 #include "trainer/plan/devices/peers.h"
-#include "trainer/plan/parameters/tiles.h"
 
 namespace spillway::tools {
 namespace {
@@ -49,7 +49,7 @@ std::string apply(const EstimateOptions& options, Workload* workload) {
     workload->plan.optimizer = trainer::place_of(options.optimizer_place).value_or(workload->plan.optimizer);
   std::string error;
   override_plan(options.settings, workload->shape.model, &workload->plan, &workload->spread, &error);
-  return error.empty() ? trainer::fault_of_tiles(workload->shape.numerics, workload->plan) : error;
+  return error.empty() ? fault_of_size(*workload) : error;
 }
 
 uint32_t devices_of(const trainer::Plan& plan) {
@@ -59,18 +59,29 @@ uint32_t devices_of(const trainer::Plan& plan) {
   return most + 1;
 }
 
-// What the plan leaves to the run, which knows its devices.
-std::string choose_devices(const EstimateOptions& options, Workload* workload, trainer::Machine* machine) {
+// Of a run as it is described; 0: nothing says how many.
+uint32_t devices_of_run(const EstimateOptions& options, const Workload& workload) {
+  if (workload.all_ranks() > 1) return 1;
+  return options.gpus > 0 ? options.gpus : workload.devices;
+}
+
+// A run knows its devices, and places what its plan does not.
+std::string place(const EstimateOptions& options, Workload* workload, trainer::Machine* machine) {
   trainer::Plan& plan = workload->plan;
-  machine->devices = std::max({devices_of(plan), options.gpus, workload->devices});
-  if (!workload->stage_layers.empty())
-    return options.gpus > 1 ? "--gpus: each rank of a pipeline's stages has one" : "";
-  if (workload->spread != trainer::DeviceSpread::kGiven) {
-    if (machine->devices < 2)
-      return "plan.devices spreads the layers over several GPUs: say how many with --gpus";
-    plan.placement = device_map(workload->spread, workload->shape, plan, *machine);
-  }
-  trainer::choose_peers(&plan, workload->shape, *machine);
+  const uint32_t devices = devices_of_run(options, *workload);
+  const bool is_spread = workload->spread != trainer::DeviceSpread::kGiven;
+  if (options.gpus > 1 && workload->all_ranks() > 1) return "--gpus: each of several ranks has one";
+  if (devices == 0 && (is_spread || lacks_peers(plan)))
+    return "the plan has layers or what they need on several GPUs: say how many there are with --gpus";
+  if (is_spread) plan.placement.clear();
+  if (devices != 0 && devices_of(plan) > devices)
+    return "the plan names GPU " + std::to_string(devices_of(plan) - 1) + ", and the run has " +
+           std::to_string(devices) + " (--gpus, run.devices; each of several ranks has one)";
+  if (options.gpus > 1 && !is_spread && !lacks_peers(plan) && devices_of(plan) == 1)
+    return "--gpus: the plan has everything on one GPU: spread its layers with --set plan.devices=even";
+  machine->devices = std::max(1u, devices);
+  if (is_spread) plan.placement = device_map(workload->spread, workload->shape, plan, *machine);
+  choose_peers(&plan, workload->shape, *machine);
   machine->devices = devices_of(plan);
   return "";
 }
@@ -82,10 +93,12 @@ int run_estimate(const EstimateOptions& options) {
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "estimate: " + error);
   if (error = apply(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);
-  if (error = share_among_ranks(options.ranks, &*workload); !error.empty())
-    return fail(kUsageError, "estimate: " + error);
+  error = share_among_ranks(options.ranks, &*workload);
+  const trainer::SharedWork work{workload->shape.zero, !workload->stage_layers.empty()};
+  if (error.empty()) error = fault_of_plan(workload->plan, workload->shape.numerics, work, "plan");
+  if (!error.empty()) return fail(kUsageError, "estimate: " + error);
   trainer::Machine machine{.workspace_bytes = kProductWorkspace};
-  if (error = choose_devices(options, &*workload, &machine); !error.empty())
+  if (error = place(options, &*workload, &machine); !error.empty())
     return fail(kUsageError, "estimate: " + error);
   const trainer::StagedPlan staged =
       stages_of(workload->shape, workload->stage_layers, machine, workload->plan);
@@ -113,7 +126,8 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
                  "plan.key=value: any key of the trainer's [plan], such as plan.head_chunks=4; as often as "
                  "there are keys")
       ->allow_extra_args(false);
-  app.add_option("--gpus", options->gpus, "Cards that plan.devices spreads the layers over (run.devices)")
+  app.add_option("--gpus", options->gpus,
+                 "Cards of the run, over which plan.devices=even spreads the layers (run.devices)")
       ->check(CLI::Range(1, 16));
   declare_ranks(app, &options->ranks, false);
   app.add_flag("--json", options->json, "The estimate as data");

@@ -38,11 +38,11 @@ int write_files(const PlanOptions& options, const PlanReport& report, size_t row
 }
 
 // The best of several meshes, behind a table of these.
-int show(const PlanOptions& options, const std::vector<PlanReport>& meshes) {
+int show(const PlanOptions& options, const std::vector<PlanReport>& meshes, const std::string& left_out) {
   const size_t best = best_mesh(meshes);
   const PlanReport& report = meshes[best];
   const size_t rows = options.all ? report.planned.alternatives.size() : kRows;
-  const std::string chosen_from = options.ranks.is_open() ? meshes_text(meshes, best) + "\n" : "";
+  const std::string chosen_from = options.ranks.is_open() ? meshes_text(meshes, best) + left_out + "\n" : "";
   std::fputs(
       (options.json ? planned_json(report, meshes_json(meshes)) : chosen_from + planned_text(report, rows))
           .c_str(),
@@ -109,19 +109,26 @@ int show_cards(const std::vector<PlanReport>& reports) {
   return all_fit ? kSuccess : kDoesNotFit;
 }
 
-// A target for each card, of each way in which the ranks can share the model.
+std::string fault_of_mesh(const PlanOptions& options, const RankOptions& mesh, Workload* workload) {
+  const std::string fault = share_among_ranks(mesh, workload);
+  if (!fault.empty() || options.gpus == 1 || workload->stage_layers.empty()) return fault;
+  return "--gpus: each rank of a pipeline's stages has one";
+}
+
+// A target for each card, of each way in which the ranks can share the model. `left_out` has a line for each
+// way that there is not.
 std::string find_targets(const PlanOptions& options, const Workload& workload,
-                         std::vector<PlanTarget>* targets) {
+                         std::vector<PlanTarget>* targets, std::string* left_out) {
   std::string first_fault;
-  for (const RankOptions& mesh : meshes_of(options.ranks)) {
+  for (const RankOptions& mesh : meshes_of(options.ranks, workload)) {
     Workload shared = workload;
-    if (const std::string fault = share_among_ranks(mesh, &shared); !fault.empty()) {
-      if (first_fault.empty()) first_fault = fault;
+    std::string fault = fault_of_mesh(options, mesh, &shared);
+    if (fault.empty()) {
+      if (fault = read_targets(options, shared, targets); !fault.empty()) return fault;
       continue;
     }
-    if (options.gpus > 1 && !shared.stage_layers.empty())
-      return "--gpus: each rank of a pipeline's stages has one";
-    if (const std::string fault = read_targets(options, shared, targets); !fault.empty()) return fault;
+    *left_out += "left out: " + mesh_text(mesh) + ": " + fault + "\n";
+    if (first_fault.empty()) first_fault = std::move(fault);
   }
   return targets->empty() ? first_fault : "";
 }
@@ -136,10 +143,11 @@ int run_plan(const PlanOptions& options) {
   if (!options.floor.empty())
     workload->floor =
         options.floor == "bit_exact" ? trainer::Guarantee::kBitExact : trainer::Guarantee::kNumericallyEqual;
-  error = find_targets(options, *workload, &targets);
+  std::string left_out;
+  error = find_targets(options, *workload, &targets, &left_out);
   if (!error.empty()) return fail(kUsageError, "plan: " + error);
   const std::vector<PlanReport> reports = find_all(&targets);
-  return split_list(options.gpu).size() > 1 ? show_cards(reports) : show(options, reports);
+  return split_list(options.gpu).size() > 1 ? show_cards(reports) : show(options, reports, left_out);
 }
 
 std::function<int()> declare_plan(CLI::App& app, const Words&) {

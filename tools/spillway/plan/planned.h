@@ -35,7 +35,8 @@ std::string cards_text(const std::vector<PlanReport>& reports);
 std::string planned_json(const PlanReport& report, const nlohmann::ordered_json& meshes);
 std::string planned_svg(const PlanReport& report, size_t rows);
 
-// "zero = 1\nstages = 2\nstage_layers = [6, 6]", of [run]; "" where ranks are neither stages nor share by ZeRO.
+// "zero = 1\nstages = 2\nstage_layers = [6, 6]", of [run]; "" where ranks are neither stages nor share by
+// ZeRO.
 std::string run_of_mesh(const Workload& workload);
 // A configuration of spillway-train with the best plan. REQUIRES: there is one. Errors: of reading the
 // configuration that the model came from.

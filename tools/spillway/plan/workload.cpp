@@ -170,11 +170,15 @@ std::optional<Workload> read_workload(const WorkloadOptions& options, int* code,
   if (options.micro_batch && *options.micro_batch > batch)
     fault = "--micro-batch " + std::to_string(*options.micro_batch) + " is more than the batch, " +
             std::to_string(batch) + " (--batch)";
-  if (fault.empty() && !can_be_counted(workload.shape, plan.evaluation_batch))
-    fault = options.model + ": the batch, the context and the model together are too large to count";
+  if (fault.empty()) fault = fault_of_size(workload);
   if (fault.empty()) return workload;
   fail_with(kUsageError, fault, code, error);
   return std::nullopt;
+}
+
+std::string fault_of_size(const Workload& workload) {
+  if (can_be_counted(workload.shape, workload.plan.evaluation_batch)) return "";
+  return workload.name + ": the batch, the context and the model together are too large to count";
 }
 
 std::string workload_text(const Workload& workload) {

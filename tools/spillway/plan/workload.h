@@ -49,6 +49,9 @@ struct Workload {
 // Nothing, with an ExitCode and a text, where there is no such model or it is too large to count.
 std::optional<Workload> read_workload(const WorkloadOptions& options, int* code, std::string* error);
 
+// "": its bytes can be counted; else that it is too large.
+std::string fault_of_size(const Workload& workload);
+
 // "llama-3-8b: a llama of 8.03 billion parameters, 8 rows of 8192 tokens a step, fp32, adamw"
 std::string workload_text(const Workload& workload);
 

@@ -35,13 +35,14 @@ bool find_peer(Plan* plan, const Shape& shape, const Machine& machine, uint32_t 
   return true;
 }
 
+bool lacks_peers(const Plan& plan) {
+  Plan asked = plan;
+  asked.peers = {{0, 1}};
+  return plan.peers.empty() && asked.uses_peers();
+}
+
 void choose_peers(Plan* plan, const Shape& shape, const Machine& machine) {
-  const auto wants_peers = [&] {
-    Plan asked = *plan;
-    asked.peers = {{0, 1}};
-    return asked.uses_peers();
-  };
-  if (!plan->peers.empty() || machine.devices < 2 || !wants_peers()) return;
+  if (machine.devices < 2 || !lacks_peers(*plan)) return;
   const Estimate needed = estimate(shape, *plan, machine);
   uint32_t home = 0;
   for (uint32_t device = 1; device < machine.devices; ++device)

@@ -11,8 +11,11 @@ namespace spillway::trainer {
 // memory, or none has room for it.
 bool find_peer(Plan* plan, const Shape& shape, const Machine& machine, uint32_t device);
 
-// The peers of a plan that is to have something on peers and names none: the device with most room, of each
-// other that has layers, or the embedding and the head.
+// The plan is to have something on peers, and names none.
+bool lacks_peers(const Plan& plan);
+
+// The peers of such a plan: the device with most room, of each other that has layers, or the embedding and
+// the head.
 void choose_peers(Plan* plan, const Shape& shape, const Machine& machine);
 
 }  // namespace spillway::trainer

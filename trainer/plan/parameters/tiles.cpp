@@ -23,12 +23,6 @@ bool can_tile(const Numerics& numerics) {
   return numerics.precision != Precision::kInt8 && numerics.optimizer != OptimizerKind::kAdafactor;
 }
 
-std::string fault_of_tiles(const Numerics& numerics, const Plan& plan) {
-  if (plan.tiles < 2 || can_tile(numerics)) return "";
-  return "'plan.tiles' is for matrices whose update needs no more than a tile: not for train.precision = "
-         "\"int8\" nor train.optimizer = \"adafactor\"; write plan.tiles = 1";
-}
-
 uint32_t tiles_of(const Plan& plan, const Numerics& numerics) {
   return can_tile(numerics) ? normalised(plan).tiles : 1;
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "trainer/plan/numerics.h"
 #include "trainer/plan/parameters/parameter_table.h"
@@ -46,8 +45,6 @@ std::optional<MatrixCut> cut_of(const Parameter& parameter, uint32_t tiles);
 
 // Where the numerics allow it: an update of a tile must need no more than the tile.
 bool can_tile(const Numerics& numerics);
-// Why a plan with several tiles is not for them, or "".
-std::string fault_of_tiles(const Numerics& numerics, const Plan& plan);
 // The plan's tiles, or 1 where nothing is cut.
 uint32_t tiles_of(const Plan& plan, const Numerics& numerics);
 

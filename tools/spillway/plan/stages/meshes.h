@@ -12,9 +12,12 @@
 
 namespace spillway::tools {
 
-// The options with each number that they leave open; those of no number alone are the only ones where they
-// leave none. Pipelines of fewest stages come first.
-std::vector<RankOptions> meshes_of(const RankOptions& options);
+// One entry for each combination of the numbers that are "auto", fewest stages first; without "auto" the
+// options alone. The configuration's own stages keep their layers.
+std::vector<RankOptions> meshes_of(const RankOptions& options, const Workload& workload);
+
+// "4 stages, ZeRO 1"
+std::string mesh_text(const RankOptions& mesh);
 
 // The fastest one that fits; of those that do not, the one that lacks least. REQUIRES: there is one.
 size_t best_mesh(const std::vector<PlanReport>& reports);

@@ -52,6 +52,13 @@ nlohmann::ordered_json stages_json(const trainer::StagedPlan& staged) {
   return all;
 }
 
+nlohmann::ordered_json needs_json(const trainer::StagedPlan& staged) {
+  auto all = stages_json(staged);
+  for (auto& stage : all)
+    for (const char* key : {"fits", "step_us"}) stage.erase(key);
+  return all;
+}
+
 trainer::StagedPlan stages_of(trainer::Shape shape, const std::vector<uint32_t>& layers,
                               const trainer::Machine& machine, const trainer::Plan& plan) {
   trainer::StagedPlan staged{.layers = layers};
