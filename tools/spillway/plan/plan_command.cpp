@@ -110,7 +110,7 @@ int show_cards(const std::vector<PlanReport>& reports) {
 }
 
 std::string fault_of_mesh(const PlanOptions& options, const RankOptions& mesh, Workload* workload) {
-  const std::string fault = share_among_ranks(mesh, workload);
+  std::string fault = share_among_ranks(mesh, workload);
   if (!fault.empty() || options.gpus == 1 || workload->stage_layers.empty()) return fault;
   return "--gpus: each rank of a pipeline's stages has one";
 }

@@ -70,7 +70,7 @@ void set_mesh(const Workload& workload, toml::table* run) {
 }  // namespace
 
 std::string run_of_mesh(const Workload& workload) {
-  const std::string zero = workload.shape.zero > 0 ? "zero = " + std::to_string(workload.shape.zero) : "";
+  std::string zero = workload.shape.zero > 0 ? "zero = " + std::to_string(workload.shape.zero) : "";
   if (workload.stage_layers.empty()) return zero;
   std::string layers;
   for (const uint32_t count : workload.stage_layers)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <memory>
 
 #include "trainer/plan/parameters/partition.h"
 
@@ -22,17 +23,17 @@ void declare_number(CLI::App& app, const std::string& name, std::optional<uint32
     return is_number && value >= least && value <= most ? std::optional(value) : std::nullopt;
   };
   if (any != nullptr) text += "; auto: whichever is fastest";
-  app.add_option_function<std::string>(
-         name,
-         [=](const std::string& said) {
-           *number = read(said);
-           if (any != nullptr) *any = !*number;
-         },
-         text)
-      ->check([=](const std::string& said) {
-        if (read(said) || (any != nullptr && said == "auto")) return std::string();
-        return "'" + said + "' is no number from " + std::to_string(least) + " to " + std::to_string(most) +
+  const auto said = std::make_shared<std::string>();
+  app.add_option(name, *said, text)
+      ->check([=](const std::string& value) {
+        if (read(value) || (any != nullptr && value == "auto")) return std::string();
+        return "'" + value + "' is no number from " + std::to_string(least) + " to " + std::to_string(most) +
                (any != nullptr ? ", nor auto" : "");
+      })
+      ->each([=](const std::string& value) {
+        *number = read(value);
+        if (any != nullptr) *any = !*number;
+        *said = value;
       });
 }
 

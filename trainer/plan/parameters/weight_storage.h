@@ -20,7 +20,7 @@ uint64_t stored_bytes(const Numerics& numerics, const Parameter& parameter);
 // What a layer's tensors that come to a device together begin at a multiple of: as an allocator's blocks do,
 // because GPUs' kernels may sum in another order from another alignment.
 inline constexpr uint64_t kTensorAlignment = 512;
-inline constexpr uint64_t in_a_block(uint64_t bytes) {
+constexpr uint64_t in_a_block(uint64_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
