@@ -123,7 +123,7 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
                  "Where what the optimizer keeps is: device, host or nvme")
       ->check(CLI::IsMember({"device", "host", "nvme"}));
   app.add_option("--set", options->settings,
-                 "plan.key=value: any key of the trainer's [plan], such as plan.head_chunks=4; as often as "
+                 "plan.key=value: a key of the trainer's [plan], such as plan.head_chunks=4; as often as "
                  "there are keys")
       ->allow_extra_args(false);
   app.add_option("--gpus", options->gpus,

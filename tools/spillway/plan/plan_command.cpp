@@ -127,7 +127,7 @@ std::string find_targets(const PlanOptions& options, const Workload& workload,
       if (fault = read_targets(options, shared, targets); !fault.empty()) return fault;
       continue;
     }
-    *left_out += "left out: " + mesh_text(mesh) + ": " + fault + "\n";
+    *left_out += "left out: " + mesh_text(mesh, workload) + ": " + fault + "\n";
     if (first_fault.empty()) first_fault = std::move(fault);
   }
   return targets->empty() ? first_fault : "";

@@ -96,7 +96,7 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
           size_text(candidate.most_device_bytes()),
           candidate.host_bytes ? size_text(candidate.host_bytes) : "-",
           tokens_text(tokens_per_second(report.workload, candidate)),
-          limit_text(candidate),
+          candidate.fits() ? candidate.time.limit() : lacking_text(candidate),
           fill_text(candidate.most_device_bytes(), report.machine.device_bytes, kFillCells)};
 }
 
@@ -161,10 +161,6 @@ std::string tokens_text(double tokens) {
 double tokens_per_second(const Workload& workload, const trainer::Candidate& candidate) {
   const double each = candidate.tokens_per_second(workload.shape);
   return workload.rows_of_all > 0 ? each * workload.rows_of_all / std::max(1u, workload.shape.batch) : each;
-}
-
-std::string limit_text(const trainer::Candidate& candidate) {
-  return candidate.fits() ? candidate.time.limit() : lacking_text(candidate);
 }
 
 std::string planned_text(const PlanReport& report, size_t rows) {

@@ -24,8 +24,6 @@ struct PlanReport {
 // Of all ranks.
 double tokens_per_second(const Workload& workload, const trainer::Candidate& candidate);
 std::string tokens_text(double tokens);
-// The largest part of its step, or what it lacks.
-std::string limit_text(const trainer::Candidate& candidate);
 
 // `rows`: at most so many of the alternatives.
 std::string planned_text(const PlanReport& report, size_t rows);

@@ -16,7 +16,7 @@ uint32_t stages_in(const Workload& workload) {
   return uint32_t(std::max<size_t>(1, workload.stage_layers.size()));
 }
 
-// A pipeline's replicas have no more than ZeRO-1 (docs of run.stages), and one replica shares with nobody.
+// A pipeline's replicas have no more than ZeRO-1 (fault_of_stages), and one replica shares with nobody.
 uint32_t stages_of_zero(uint32_t ranks, uint32_t stages) {
   if (ranks <= stages) return 1;
   return stages > 1 ? 2 : kStagesOfZero;
@@ -65,10 +65,9 @@ std::vector<RankOptions> meshes_of(const RankOptions& options, const Workload& w
   return all;
 }
 
-std::string mesh_text(const RankOptions& mesh) {
-  std::string text = mesh.stages ? count_text(*mesh.stages, "stage", "stages") : "";
-  if (mesh.zero) text += (text.empty() ? "ZeRO " : ", ZeRO ") + std::to_string(*mesh.zero);
-  return text;
+std::string mesh_text(const RankOptions& mesh, const Workload& workload) {
+  const uint32_t stages = mesh.stages.value_or(stages_in(workload));
+  return count_text(stages, "stage", "stages") + (mesh.zero ? ", ZeRO " + std::to_string(*mesh.zero) : "");
 }
 
 size_t best_mesh(const std::vector<PlanReport>& reports) {

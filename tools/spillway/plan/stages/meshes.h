@@ -17,7 +17,7 @@ namespace spillway::tools {
 std::vector<RankOptions> meshes_of(const RankOptions& options, const Workload& workload);
 
 // "4 stages, ZeRO 1"
-std::string mesh_text(const RankOptions& mesh);
+std::string mesh_text(const RankOptions& mesh, const Workload& workload);
 
 // The fastest one that fits; of those that do not, the one that lacks least. REQUIRES: there is one.
 size_t best_mesh(const std::vector<PlanReport>& reports);
