@@ -333,7 +333,8 @@ TEST_F(PlanCommand, OfEveryWayToShareTheModelTheFastestIsShown) {
                         "--batch", "2", "--stages", "auto", "--zero", "0"});
   EXPECT_EQ(none.code, 20) << none.err;
   EXPECT_THAT(none.out, HasSubstr("lacks"));
-  EXPECT_THAT(none.out, HasSubstr("left out: 1 stage, ZeRO 0: --ranks: the batch has 2 rows, fewer than 3 ranks"));
+  EXPECT_THAT(none.out,
+              HasSubstr("left out: 1 stage, ZeRO 0: --ranks: the batch has 2 rows, fewer than 3 ranks"));
   const Ran cards = run({"plan", "--gpu", "4090,t4", "gpt2", "--ranks", "2", "--stages", "auto"});
   EXPECT_EQ(cards.code, 2);
   EXPECT_THAT(cards.err, HasSubstr("--stages auto and --zero auto are for one card"));
