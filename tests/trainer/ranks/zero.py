@@ -150,7 +150,7 @@ class Errors(Case):
                 (3, {"train.precision": "int8"}, "'run.zero' = 3 has no shares of matrices in 8 bits"),
                 (2, {"plan.tiles": 4, **ON_HOST}, "'plan.tiles' cuts matrices that one rank has whole"),
                 (3, {"plan.schedule": "[{step=1, tiles=4}]", **ON_HOST},
-                 "'plan.tiles' cuts matrices that one rank has whole")):
+                 "'plan.schedule (step 1).tiles' cuts matrices that one rank has whole")):
             done = self.ended(self.start(2, folder := self.fresh_folder(), **{"run.zero": zero, **settings}), folder)
             self.assertEqual(done.codes, [2, 2])
             self.assertIn(message, done.errors[0])
