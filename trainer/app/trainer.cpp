@@ -10,16 +10,17 @@
 namespace spillway::trainer {
 namespace {
 
-// A launcher that starts the ranks again, after one of them died, gives them the same command line: they go
-// on from the checkpoint that this run has left, if there is one. That of an earlier run is set aside at the
-// first start, so that it is not taken for this run's.
-std::string resumed_after_restart(const std::string& out, const Launch& launch) {
+// A launcher that starts the ranks again gives them the same command line: they go on from the checkpoint that
+// this run has left, if there is one, wherever the first start began. That of an earlier run is set aside at
+// the first start, so that it is not taken for this run's.
+std::string resumed_from(const std::string& asked, const std::string& out, const Launch& launch) {
   const std::filesystem::path checkpoint = std::filesystem::path(out) / kCheckpointName;
   std::error_code none;
-  if (!launch.store_is_there || !std::filesystem::exists(checkpoint, none)) return "";
-  if (launch.restart > 0) return out;
-  if (launch.rank == 0) set_aside(checkpoint.string());
-  return "";
+  if (!launch.repeats || !std::filesystem::exists(checkpoint, none)) return asked;
+  if (launch.started_again) return out;
+  const bool is_wanted = !asked.empty() && std::filesystem::equivalent(asked, out, none);
+  if (launch.rank == 0 && !is_wanted) set_aside(checkpoint.string());
+  return asked;
 }
 
 // The folder of a checkpoint, where the file itself is given.
@@ -52,8 +53,7 @@ std::string report(const Config& config, const RunHistory& history, RatesFrom ra
 Results train(const Config& configured, const TrainOptions& given) {
   Config config = configured;
   TrainOptions options = given;
-  options.resume = folder_of(options.resume);
-  if (options.resume.empty()) options.resume = resumed_after_restart(config.run.out, options.launch);
+  options.resume = resumed_from(folder_of(options.resume), config.run.out, options.launch);
   if (options.launch.rank > 0) config.run.out += "/rank-" + std::to_string(options.launch.rank);
   RunLog log(config.run.log_level, options.quiet || options.launch.rank > 0);
   RunHistory history;

@@ -63,7 +63,7 @@ Launch slurm(Reader* reader) {
   Launch launch;
   launch.rank = reader->number("SLURM_PROCID", kMostRanks);
   launch.size = reader->number("SLURM_STEP_NUM_TASKS", kMostRanks);
-  if (launch.size == 1 && reader->healthy()) return {};
+  if (launch.size == 1) return launch;
   launch.local_rank = reader->number("SLURM_LOCALID", kMostRanks);
   launch.local_size = launch.local_rank + 1;  // SLURM_STEP_TASKS_PER_NODE is of all nodes, and not needed
   launch.address = reader->has("MASTER_ADDR") ? reader->text("MASTER_ADDR")
@@ -71,6 +71,14 @@ Launch slurm(Reader* reader) {
   const uint32_t of_job = 15000 + reader->number("SLURM_JOB_ID", UINT32_MAX, 0) % 10000;
   launch.port = uint16_t(reader->number("MASTER_PORT", 65535, of_job));
   return launch;
+}
+
+// Slurm counts how often a job was queued again. In each start torchrun counts from 0.
+void read_starts(Reader* reader, Launch* launch) {
+  const bool in_job = reader->has("SLURM_JOB_ID");
+  launch->repeats = launch->store_is_there || in_job;
+  launch->started_again =
+      launch->restart > 0 || (in_job && reader->number("SLURM_RESTART_COUNT", UINT32_MAX, 0) > 0);
 }
 
 }  // namespace
@@ -102,6 +110,7 @@ std::optional<Launch> launch_of(const Environment& environment, std::string* err
     launch = torchrun(&reader);
   else if (reader.has("SLURM_STEP_ID") && reader.has("SLURM_STEP_NUM_TASKS"))
     launch = slurm(&reader);
+  read_starts(&reader, &launch);
   if (launch.rank >= launch.size)
     reader.fail("rank " + std::to_string(launch.rank) + " is none of " + std::to_string(launch.size));
   if (!reader.healthy()) return std::nullopt;

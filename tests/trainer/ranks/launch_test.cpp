@@ -102,6 +102,34 @@ TEST(Launch, Slurms) {
   EXPECT_EQ(read(both).launch->rank, 5u);
 }
 
+// torchrun counts its restarts, and Slurm how often the job was queued again.
+TEST(Launch, StartsOfOneCommandLine) {
+  const auto of = [](std::map<std::string, std::string> variables, const std::string& name = "",
+                     const std::string& value = "") {
+    if (!name.empty()) variables[name] = value;
+    const Read found = read(variables);
+    return found.launch ? std::pair(found.launch->repeats, found.launch->started_again) : std::pair(false, true);
+  };
+  using Starts = std::pair<bool, bool>;
+  EXPECT_EQ(of({}), Starts(false, false));
+  EXPECT_EQ(of({}, "SLURM_RESTART_COUNT", "1"), Starts(false, false)) << "no job";
+  EXPECT_EQ(of(torchrun()), Starts(false, false)) << "no agent keeps the store";
+  EXPECT_EQ(of(torchrun(), "TORCHELASTIC_USE_AGENT_STORE", "True"), Starts(true, false));
+  auto elastic = torchrun();
+  elastic["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(of(elastic, "TORCHELASTIC_RESTART_COUNT", "1"), Starts(true, true));
+  EXPECT_EQ(of(srun()), Starts(true, false));
+  EXPECT_EQ(of(srun(), "SLURM_RESTART_COUNT", "2"), Starts(true, true));
+  auto single = srun();
+  single["SLURM_STEP_NUM_TASKS"] = "1", single["SLURM_PROCID"] = "0";
+  EXPECT_EQ(of(single, "SLURM_RESTART_COUNT", "2"), Starts(true, true));
+  elastic.merge(srun());
+  EXPECT_EQ(of(elastic, "SLURM_RESTART_COUNT", "1"), Starts(true, true)) << "torchrun in a job";
+  auto wrong = srun();
+  wrong["SLURM_RESTART_COUNT"] = "often";
+  EXPECT_EQ(read(wrong).error, "SLURM_RESTART_COUNT='often' is no number from 0 to 4294967295");
+}
+
 TEST(Launch, ARanksOwnGpu) {
   const Launch third{.rank = 6, .size = 8, .local_rank = 2, .local_size = 4};
   EXPECT_EQ(own_gpu(third, ""), "2");

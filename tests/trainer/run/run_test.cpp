@@ -259,6 +259,29 @@ TEST_F(WholeRun, TheCheckpointOfAnEarlierRunIsSetAside) {
   EXPECT_FALSE(std::filesystem::exists(scratch_.file("b/checkpoint.safetensors")));
 }
 
+// With the same command line, wherever the first start began.
+TEST_F(WholeRun, AStartThatALauncherRepeatsGoesOnFromItsOwnCheckpoint) {
+  const auto started = [&](const std::string& out, const std::string& resume, bool again) {
+    TrainOptions options{.resume = resume, .stop = nullptr, .quiet = true};
+    options.launch.repeats = true, options.launch.started_again = again;
+    return train(config(out), options);
+  };
+  const Results whole = started("whole", "", false);
+  interrupt("a");
+  EXPECT_EQ(started("a", "", true).weights_hash, whole.weights_hash);
+  EXPECT_EQ(losses("a"), losses("whole"));
+  interrupt("b");
+  EXPECT_EQ(started("b", scratch_.file("gone-since-the-first-start"), true).weights_hash, whole.weights_hash);
+  // At the first start what is in the folder is an earlier run's.
+  interrupt("from");
+  interrupt("c");
+  EXPECT_EQ(started("c", scratch_.file("from"), false).weights_hash, whole.weights_hash);
+  EXPECT_TRUE(std::filesystem::exists(scratch_.file("c/checkpoint.safetensors.of-an-earlier-run")));
+  interrupt("d");
+  EXPECT_EQ(started("d", scratch_.file("d"), false).weights_hash, whole.weights_hash);
+  EXPECT_FALSE(std::filesystem::exists(scratch_.file("d/checkpoint.safetensors.of-an-earlier-run")));
+}
+
 TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {
   const std::string path = scratch_.file("x.toml");
   ScratchFolder::write(
