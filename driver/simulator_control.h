@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 7u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 8u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -249,11 +249,13 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 7. Whether `operate` would count anything: SPILLWAY_SIMULATOR_TIMED, operators take time by
    * the configuration's [kernels]; 1, a device uses memory that is not its own; else 0. In constant time. */
   int (*operators_take_time)(void);
-  /* Since version 7, in null mode, where launches do not say what they touch. The kernels of an operator that
-   * this thread has launched on `stream` touch these bytes, on the stream's device, and do so many
-   * floating-point operations: `stream` takes the time of that by [kernels], and of the links behind which
-   * the bytes lie. Nothing is checked, and nothing happens while the stream is captured. */
-  CUresult (*operate)(CUstream stream, const SpillwayRange* ranges, size_t count, double operations);
+  /* Since version 8, in null mode, where launches do not say what they touch. The kernels of an operator that
+   * this thread has launched on `stream` touch these ranges, on the stream's device. They read and write
+   * `bytes` there, fewer than the ranges have where rows lie apart, and do so many floating-point operations:
+   * `stream` takes the time of that by [kernels], and of the links behind which the ranges lie. Nothing is
+   * checked, and nothing happens while the stream is captured. */
+  CUresult (*operate)(CUstream stream, const SpillwayRange* ranges, size_t count, uint64_t bytes,
+                      double operations);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

@@ -1,10 +1,11 @@
 // What many ranks need by the estimate: a step's time, what of the exchange is hidden, what a rank sends.
 //
-//   bench_ranks step LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS   of SGD on simulated cards
-//   bench_ranks table                                                    up to 1,024 ranks of A100s
+//   bench_ranks step FAMILY LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS ZERO OPTIMIZER PRECISION
+//   bench_ranks table    up to 1,024 ranks of A100s
 //
-// `step` has the rates of the simulator's profiles `typical` and `timed-kernels` and of its NCCL; the table
-// those of machines with eight A100s, NVLink and a link of 200 Gbit/s for each card (trainer/plan/ranks).
+// `step` is of one micro-batch, and has the rates of the simulator's profiles `typical` and `timed-kernels`
+// and of its NCCL; the table those of machines with eight A100s, NVLink and a link of 200 Gbit/s for each
+// card (trainer/plan/ranks).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,17 +26,24 @@ Machine simulated() {
   return machine;
 }
 
-int step(char** sizes) {
-  const auto size = [&](int at) { return uint32_t(std::strtoul(sizes[at], nullptr, 10)); };
-  Shape shape{.model = Architecture::usual(Family::kGpt2, size(0), size(1), size(2), size(3)),
-              .batch = size(5)};
-  shape.model.vocabulary = size(4);
-  shape.numerics.optimizer = OptimizerKind::kSgd;
-  shape.ranks = size(6);
+int step(char** words) {
+  const auto size = [&](int at) { return uint32_t(std::strtoul(words[at], nullptr, 10)); };
+  const auto family = family_of(words[0]);
+  const auto optimizer = optimizer_of(words[9]);
+  const auto precision = precision_of(words[10]);
+  if (!family || !optimizer || !precision) return 2;
+  Shape shape{.model = Architecture::usual(*family, size(1), size(2), size(3), size(4)),
+              .batch = size(6),
+              .numerics = {.precision = *precision, .optimizer = *optimizer}};
+  shape.model.vocabulary = size(5);
+  shape.ranks = size(7), shape.zero = size(8);
   const Estimate needed = estimate(shape, {.micro_batch = shape.batch}, simulated());
   const StepTime& time = needed.time;
-  std::printf("{\"seconds\": %.9f, \"shown\": %.9f, \"hidden\": %.9f, \"sent\": %llu}\n", time.seconds(),
-              time.ranks, time.ranks_hidden, static_cast<unsigned long long>(needed.sent_bytes));
+  std::printf(
+      "{\"seconds\": %.9f, \"passes\": %.9f, \"optimizer\": %.9f, \"shown\": %.9f, \"hidden\": %.9f, "
+      "\"sent\": %llu}\n",
+      time.seconds(), time.passes(), time.optimizer, time.ranks, time.ranks_hidden,
+      static_cast<unsigned long long>(needed.sent_bytes));
   return 0;
 }
 
@@ -97,7 +105,10 @@ int table() {
 
 int main(int count, char** words) {
   if (count == 2 && std::string(words[1]) == "table") return table();
-  if (count == 9 && std::string(words[1]) == "step") return step(words + 2);
-  std::fputs("bench_ranks step LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS | table\n", stderr);
+  if (count == 13 && std::string(words[1]) == "step") return step(words + 2);
+  std::fputs(
+      "bench_ranks step FAMILY LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS ZERO OPTIMIZER PRECISION | "
+      "table\n",
+      stderr);
   return 2;
 }

@@ -28,15 +28,15 @@ def free_port():
         return one.getsockname()[1]
 
 
-def run_seconds(options, ranks, steps, beside):
-    """Of the first rank's virtual clock."""
+def run_seconds(options, ranks, steps, beside, more=()):
+    """Of the first rank's virtual clock; `more` settings."""
     with tempfile.TemporaryDirectory() as folder:
         report, config = pathlib.Path(folder) / "simulated", pathlib.Path(folder) / "config.toml"
         plans = "".join(f"[[plan.schedule]]\nstep = {step}\nevaluation_batch = {1 + step % 2}\n"
                         for step in range(steps if not beside else 0))
         config.write_text((ROOT / "configs" / "tiny.toml").read_text() + plans)
         sizes = [*SIZES, f"train.batch={ROWS * ranks}", f"plan.micro_batch={ROWS}", f"evaluation.windows={ranks}",
-                 f"train.steps={steps}", f"run.out={folder}", f"data.corpus={options.corpus}"]
+                 f"train.steps={steps}", f"run.out={folder}", f"data.corpus={options.corpus}", *more]
         train = [options.build / "bin" / "spillway-train", "--config", config, "--device", "cuda", "--quiet",
                  *itertools.chain.from_iterable(("--set", each) for each in sizes)]
         launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
@@ -51,8 +51,8 @@ def run_seconds(options, ranks, steps, beside):
         return json.loads(pathlib.Path(f"{report}.0").read_text())["counters"]["virtual_ns"] / 1e9
 
 
-def step_seconds(options, ranks, beside):
-    few, many = (run_seconds(options, ranks, steps, beside) for steps in (FEW, MANY))
+def step_seconds(options, ranks, beside, more=()):
+    few, many = (run_seconds(options, ranks, steps, beside, more) for steps in (FEW, MANY))
     return (many - few) / (MANY - FEW)
 
 

@@ -1,13 +1,16 @@
-"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8 16]: a step of several ranks, measured and by the estimate.
+"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8 16] [--zero STAGE] [--within PERCENT]: a step of several ranks,
+measured and by the estimate.
 
 Trains on simulated cards as ranks_overlap.py does, with 32 sequences a rank. What a step is longer than that of one
 process is what ranks add. Beside it stands what the estimate says (bench_ranks), and then its figures for up to 1,024
-ranks, which nothing here can measure.
+ranks, which nothing here can measure. With --within it is a test of the first table: the exit code is 1 where a step is
+further off.
 """
 import argparse
 import json
 import pathlib
 import subprocess
+import sys
 
 from ranks_overlap import CONTEXT, LAYERS, ROWS, WIDTH, step_seconds
 
@@ -15,9 +18,9 @@ HEADS, VOCABULARY = 8, 256
 
 
 def estimated(options, ranks):
-    sizes = map(str, (LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks))
-    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", *sizes], capture_output=True, text=True,
-                          check=True)
+    sizes = map(str, (options.layers, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks))
+    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", "gpt2", *sizes, str(options.zero if ranks > 1 else 0), "sgd", "fp32"],
+                          capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -26,18 +29,26 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--zero", type=int, default=0)
+    parser.add_argument("--layers", type=int, default=LAYERS)
+    parser.add_argument("--within", type=float, help="percent")
     options = parser.parse_args()
     options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
     print("| ranks | step, ms | by the estimate | off | ranks add, ms | exchange that shows, by the estimate |")
     print("|---|---|---|---|---|---|")
-    alone = None
+    alone, furthest = None, 0
     for ranks in options.ranks:
-        measured, said = step_seconds(options, ranks, True), estimated(options, ranks)
+        settings = [f"model.layers={options.layers}", f"run.zero={options.zero if ranks > 1 else 0}"]
+        measured, said = step_seconds(options, ranks, True, settings), estimated(options, ranks)
         alone = alone or measured
+        furthest = max(furthest, abs(100 * (said["seconds"] / measured - 1)))
         print(f"| {ranks} | {1e3 * measured:.1f} | {1e3 * said['seconds']:.1f} | "
               f"{100 * (said['seconds'] / measured - 1):+.1f}% | {1e3 * (measured - alone):.2f} | "
               f"{1e3 * said['shown']:.2f} |", flush=True)
-    subprocess.run([options.build / "bin" / "bench_ranks", "table"], check=True)
+    if options.within is None:
+        subprocess.run([options.build / "bin" / "bench_ranks", "table"], check=True)
+    elif furthest > options.within:
+        sys.exit(f"ranks_scaling.py: {furthest:.1f}% off, more than {options.within}%")
 
 
 if __name__ == "__main__":

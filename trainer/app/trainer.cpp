@@ -10,9 +10,9 @@
 namespace spillway::trainer {
 namespace {
 
-// A launcher that starts the ranks again gives them the same command line: they go on from the checkpoint that
-// this run has left, if there is one, wherever the first start began. That of an earlier run is set aside at
-// the first start, so that it is not taken for this run's.
+// A launcher that starts the ranks again gives them the same command line: they go on from the checkpoint
+// that this run has left, if there is one, wherever the first start began. That of an earlier run is set
+// aside at the first start, so that it is not taken for this run's.
 std::string resumed_from(const std::string& asked, const std::string& out, const Launch& launch) {
   const std::filesystem::path checkpoint = std::filesystem::path(out) / kCheckpointName;
   std::error_code none;

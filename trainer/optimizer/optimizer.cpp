@@ -90,6 +90,26 @@ void Optimizer::append_norms(size_t index, const Span& span, std::vector<at::Ten
   parameters_.for_each_run(index, span.begin, span.length, append);
 }
 
+namespace {
+
+// In their order. Those that follow each other on one device come in one copy: each copy waits for the
+// device.
+std::vector<at::Tensor> on_host(const std::vector<at::Tensor>& norms) {
+  std::vector<at::Tensor> copied;
+  for (auto begin = norms.begin(); begin != norms.end();) {
+    const auto end = std::find_if(begin, norms.end(),
+                                  [&](const at::Tensor& norm) { return norm.device() != begin->device(); });
+    if (begin->is_cuda())
+      copied.push_back(at::cat({&*begin, size_t(end - begin)}).cpu());
+    else
+      copied.insert(copied.end(), begin, end);
+    begin = end;
+  }
+  return copied;
+}
+
+}  // namespace
+
 // Of several ranks each measures its own sections, at every stage of ZeRO.
 void Optimizer::measure_norm(double loss_scale) {
   std::vector<at::Tensor> norms;
@@ -99,10 +119,9 @@ void Optimizer::measure_norm(double loss_scale) {
     for (const Span& span : share_.measured[i]) append_norms(i, span, &norms);
   });
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
-  for (const at::Tensor& norm : norms) {
-    const at::Tensor there = norm.cpu();
-    for (int64_t i = 0; i < there.numel(); ++i) {
-      const double value = there.const_data_ptr<float>()[i];
+  for (const at::Tensor& part : on_host(norms)) {
+    for (int64_t i = 0; i < part.numel(); ++i) {
+      const double value = part.const_data_ptr<float>()[i];
       squares += value * value;
     }
   }

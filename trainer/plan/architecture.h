@@ -66,6 +66,8 @@ struct Architecture {
   bool has_decoder() const { return family == Family::kT5; }
   // How the layers' matrices are stored: [in, out], or [out, in].
   bool stores_in_out() const { return family == Family::kGpt2; }
+  // Of the layers' products.
+  bool has_biases() const { return family == Family::kGpt2; }
   bool has_pairs() const { return target > 0; }
   uint32_t all_layers() const { return layers + decoder_layers; }
   bool is_decoder_layer(uint32_t layer) const { return has_decoder() && layer >= layers; }

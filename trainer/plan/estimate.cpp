@@ -270,6 +270,7 @@ class Estimator::Counter {
                         .state_bytes = double(kept_[i].bytes),
                         .state_tensors = double(kept_[i].tensors),
                         .tiles = double(common_.update(elsewhere)[i].tiles),
+                        .kernels = update_kernels(shape_.numerics, table_[i]),
                         .elsewhere = elsewhere});
     }
     times.end_update(states_on_nvme_);

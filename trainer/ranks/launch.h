@@ -18,8 +18,8 @@ struct Launch {
   uint16_t port = 0;
   bool store_is_there = false;  // the launcher's agent keeps it; else rank 0 does
   uint32_t restart = 0;         // of an elastic launcher: each has names of its own in the store
-  bool repeats = false;         // the launcher may start the same command line again: torchrun, a job of Slurm
-  bool started_again = false;   // and this is such a start
+  bool repeats = false;        // the launcher may start the same command line again: torchrun, a job of Slurm
+  bool started_again = false;  // and this is such a start
 
   bool is_alone() const { return size == 1; }
 };

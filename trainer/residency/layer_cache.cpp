@@ -65,17 +65,18 @@ LayerCache::Slot* LayerCache::slot_of(uint32_t layer) {
   return found == slots_.end() ? nullptr : &*found;
 }
 
-// One that nobody uses, best with a layer that does not come next.
+// One that nobody uses, best with a layer that does not come next, and of these the one whose use ended
+// first: what leaves it has had most time, and the computation does not wait for that.
 LayerCache::Slot* LayerCache::free_slot(uint32_t layer, const std::vector<uint32_t>& next) {
-  Slot* found = nullptr;
+  Slot *found = nullptr, *coming = nullptr;
   for (Slot& slot : slots_) {
     if (slot.users > 0) continue;
     const bool comes =
         slot.layer && (slot.layer == layer || std::ranges::find(next, *slot.layer) != next.end());
-    if (!comes) return &slot;
-    found = &slot;
+    Slot*& best = comes ? coming : found;
+    if (best == nullptr || slot.turn < best->turn) best = &slot;
   }
-  return found;
+  return found != nullptr ? found : coming;
 }
 
 CopyStream::Mark LayerCache::last_use(const Slot& slot) const {
@@ -206,6 +207,7 @@ void LayerCache::end(uint32_t layer, After after) {
   Slot* slot = slot_of(layer);
   if (slot == nullptr || slot->users == 0 || --slot->users > 0) return;
   entries_.at(layer).block.detach();
+  slot->turn = ++ended_;
   slot->in_doubt = true;
   slot->used = to_device_.computed();
   slot->in_doubt = false;

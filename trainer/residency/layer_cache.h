@@ -75,6 +75,7 @@ class LayerCache {
     bool changed = false;                    // at home are other bytes
     bool in_doubt = false;                   // `used` is not known: a pass was cut off
     CopyStream::Mark used, filled, written;  // the computation with it, the copies into it and out of it
+    uint64_t turn = 0;                       // of the uses that have ended, which was its last one
   };
 
   void wait_for_copies() const;
@@ -99,6 +100,7 @@ class LayerCache {
   std::shared_ptr<LayerFile> file_;
   std::map<uint32_t, Entry> entries_;
   std::vector<Slot> slots_;
+  uint64_t ended_ = 0;  // uses
   UseOrder order_;
   uint32_t reach_ = 0;  // uses ahead among which the file's next records are
 };

@@ -21,6 +21,8 @@ void Operands::add(const at::Tensor& tensor, bool writes) {
     return;
   }
   device_ = tensor.device().index();
+  // A view whose rows lie apart spans more than it has, and one that repeats a row has more than it spans.
+  bytes_ += std::min<uint64_t>(extent->bytes, tensor.nbytes());
   ranges_.push_back({extent->address, extent->bytes, writes ? 1u : 0u, product_ ? 1u : 0u});
 }
 
@@ -43,7 +45,7 @@ void Operands::charge(const std::vector<c10::IValue>& results) {
   // A default stream's handle is the same on all devices, and means that of the current one.
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, device_));
   const CUstream stream = c10::cuda::getCurrentCUDAStream(device_).stream();
-  simulator().operate(stream, ranges_.data(), ranges_.size(), operations_);
+  simulator().operate(stream, ranges_.data(), ranges_.size(), bytes_, operations_);
 }
 
 }  // namespace spillway::kernels

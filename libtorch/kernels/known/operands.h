@@ -24,6 +24,7 @@ class Operands {
   void add(const at::Tensor& tensor, bool writes);
 
   bool wanted_ = false, product_ = false;
+  uint64_t bytes_ = 0;
   double operations_ = 0;
   c10::DeviceIndex device_ = -1;
   c10::SmallVector<SpillwayRange, 8> ranges_;

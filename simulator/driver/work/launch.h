@@ -28,7 +28,8 @@ inline Touched touched(const SpillwayRange& range) {
 uint64_t link_ns(const Device& device, const std::vector<Touched>& ranges);
 
 // An operator of which the launches did not say what they touch.
-CUresult operate(CUstream stream, const SpillwayRange* ranges, size_t count, double operations);
+CUresult operate(CUstream stream, const SpillwayRange* ranges, size_t count, uint64_t bytes,
+                 double operations);
 
 // Work that its submitter does once cannot be captured: a graph could not do it again.
 CUresult refuse_capture(Stream& stream, const char* name);

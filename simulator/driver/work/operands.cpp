@@ -30,12 +30,11 @@ double ns_of(const Device& device, const Touched& range) {
 
 // Of an operator with all its operands on the device: as long as the longer of its memory's and its
 // arithmetic's time.
-uint64_t own_ns(const std::vector<Touched>& ranges, double operations) {
+uint64_t own_ns(uint64_t bytes, double operations) {
   const Config& config = machine().config;
   if (config.kernels.tflops == 0) return 0;
-  double bytes = 0;
-  for (const Touched& range : ranges) bytes += static_cast<double>(range.bytes);
-  const double ns = std::max(bytes / config.bandwidth.d2d, operations / config.kernels.tflops / 1000);
+  const double ns =
+      std::max(static_cast<double>(bytes) / config.bandwidth.d2d, operations / config.kernels.tflops / 1000);
   return std::max(config.kernel_ns, static_cast<uint64_t>(ns));
 }
 
@@ -49,7 +48,8 @@ uint64_t link_ns(const Device& device, const std::vector<Touched>& ranges) {
   return static_cast<uint64_t>(ns);
 }
 
-CUresult operate(CUstream handle, const SpillwayRange* ranges, size_t count, double operations) {
+CUresult operate(CUstream handle, const SpillwayRange* ranges, size_t count, uint64_t bytes,
+                 double operations) {
   const Locked lock(machine().mutex);
   if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
@@ -58,7 +58,7 @@ CUresult operate(CUstream handle, const SpillwayRange* ranges, size_t count, dou
   std::vector<Touched> all;
   all.reserve(count);
   for (size_t i = 0; i < count; ++i) all.push_back(touched(ranges[i]));
-  place(*stream, nullptr, own_ns(all, operations) + link_ns(*stream->context->device, all));
+  place(*stream, nullptr, own_ns(bytes, operations) + link_ns(*stream->context->device, all));
   return CUDA_SUCCESS;
 }
 

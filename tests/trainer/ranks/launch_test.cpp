@@ -108,7 +108,8 @@ TEST(Launch, StartsOfOneCommandLine) {
                      const std::string& value = "") {
     if (!name.empty()) variables[name] = value;
     const Read found = read(variables);
-    return found.launch ? std::pair(found.launch->repeats, found.launch->started_again) : std::pair(false, true);
+    return found.launch ? std::pair(found.launch->repeats, found.launch->started_again)
+                        : std::pair(false, true);
   };
   using Starts = std::pair<bool, bool>;
   EXPECT_EQ(of({}), Starts(false, false));

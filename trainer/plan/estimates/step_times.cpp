@@ -52,18 +52,16 @@ void StepTimes::add_stages(const Memory& whole) {
 void StepTimes::add_update(const Update& update) {
   if (update.of_all <= 0) return;  // another stage's
   const Numerics& numerics = shape_.numerics;
-  const double kernels =
-      numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
   const double rate =
       plan_.optimizer == Place::kPeer ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
   const double share = update.elements / update.of_all, copies = 2 * update.state_tensors;
   const double bytes = 2 * (share * update.stored_bytes + 2 * update.elements * numerics.gradient_bytes() +
                             update.state_bytes);
-  time_.optimizer +=
-      std::max(bytes / machine_.memory_bytes_per_second, update.tiles * kernels * machine_.launch_seconds);
+  const double launches = update.tiles * update.kernels.of_tile + update.kernels.of_parameter;
+  time_.optimizer += std::max(bytes / machine_.memory_bytes_per_second, launches * machine_.launch_seconds);
   if (!update.elsewhere) return;
   link_ += update.state_bytes / rate;
-  queue_ += update.tiles * (kernels + copies) * machine_.launch_seconds;
+  queue_ += (launches + update.tiles * copies) * machine_.launch_seconds;
 }
 
 void StepTimes::end_update(uint64_t states_on_nvme) {

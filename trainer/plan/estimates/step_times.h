@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainer/plan/estimate.h"
+#include "trainer/plan/estimates/update_kernels.h"
 #include "trainer/plan/ranks/exchange_time.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/tape.h"
@@ -29,6 +30,7 @@ class StepTimes {
     double elements = 0, of_all = 0;  // of the parameter's
     double stored_bytes = 0;          // of all of them
     double state_bytes = 0, state_tensors = 0, tiles = 0;
+    UpdateKernels kernels{};
     bool elsewhere = false;  // the states
   };
   void add_update(const Update& update);

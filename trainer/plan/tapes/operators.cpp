@@ -24,7 +24,8 @@ Tensor TapeOperators::embedding(Tensor words) {
 }
 
 Tensor TapeOperators::layer_norm(Tensor x) {
-  return tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps = {x}, .keeps_more = floats(2)});
+  return tape_.run(
+      {.inputs = {x}, .output = tape_.bytes(x), .keeps = {x}, .keeps_more = floats(2), .vectors = 2});
 }
 
 Tensor TapeOperators::in_floats(Tensor x) {
@@ -47,14 +48,20 @@ Tensor TapeOperators::rms_norm(Tensor x) {
                                   .scratch = bytes,
                                   .backward_scratch = 2 * bytes});
   // A factor that is smaller than the other gets a gradient of the full size first.
-  const Tensor scaled = tape_.run(
-      {.inputs = {wide, scale}, .output = bytes, .keeps = {wide, scale}, .backward_scratch = bytes});
+  const Tensor scaled = tape_.run({.inputs = {wide, scale},
+                                   .output = bytes,
+                                   .keeps = {wide, scale},
+                                   .backward_scratch = bytes,
+                                   .backward_moves = bytes,
+                                   .backward_kernels = 1});
   drop({wide, scale});
   const Tensor normed = from_floats(scaled);
   drop({scaled});
   const Tensor weighted = tape_.run({.inputs = {normed},
                                      .output = tape_.bytes(normed),
                                      .keeps = {normed},
+                                     .vectors = 1,
+                                     .sums_gradient = true,
                                      .backward_scratch = tape_.bytes(normed)});
   drop({normed});
   return weighted;
@@ -66,6 +73,9 @@ Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
   const bool in_8_bits = pass_.precision == Precision::kInt8;
   Tape::Operator op =
       product_of(x, width, out, pass_.workspace + (in_8_bits ? width * out * pass_.number() : 0));
+  op.sums_gradient = model_.has_biases();
+  op.vectors = op.sums_gradient ? 1 : 0;
+  if (in_8_bits) count_conversion(&op);
   if (pass_.tiles > 1) {
     const uint64_t rows = model_.stores_in_out() ? width : out, columns = width + out - rows;
     const auto tile = static_cast<uint64_t>(tile_lines(static_cast<int64_t>(rows), pass_.tiles));
@@ -73,6 +83,14 @@ Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
     op.tiles = static_cast<uint32_t>((rows + tile - 1) / tile);
   }
   return tape_.run(op);
+}
+
+// Codes become numbers, and are scaled, for the forward and for the backward. A bias is added apart.
+void TapeOperators::count_conversion(Tape::Operator* op) const {
+  const uint64_t elements = op->weights / pass_.number(), moved = elements + 3 * op->weights;
+  tape_.spend(0, moved, 2);
+  if (op->sums_gradient) tape_.spend(0, 2 * op->output, 1);
+  op->backward_moves += moved, op->backward_kernels += 2;
 }
 
 Tape::Operator TapeOperators::product_of(Tensor x, uint64_t width, uint64_t out, uint64_t scratch) const {
@@ -138,23 +156,36 @@ double TapeOperators::causal_operations() const {
   return 2.0 * double(tokens_) * double(row_tokens_) * model_.query_width();
 }
 
+// Before the backward of a memory-efficient attention the output is multiplied by its gradient, and the
+// products of each head are added up. Flash attention has that in its kernel.
+void TapeOperators::count_sums_of_heads(Tape::Operator* op) const {
+  if (pass_.number() != TapePass::kFloat) return;
+  op->backward_moves += 4 * op->output, op->backward_kernels += 2;
+}
+
 Tensor TapeOperators::causal_attention(Tensor all) {
-  return tape_.run({.inputs = {all},
+  Tape::Operator op{.inputs = {all},
                     .output = tape_.bytes(all) / 3,
                     .keeps = {all},
                     .keeps_output = true,
                     .keeps_more = log_sums(),
-                    .backward_scratch = tape_.bytes(all),
-                    .operations = causal_operations()});  // three gradients, before they are one
+                    .backward_scratch = tape_.bytes(all),  // three gradients, before they are one
+                    .backward_moves = 2 * tape_.bytes(all),
+                    .backward_kernels = 1,
+                    .operations = causal_operations()};
+  count_sums_of_heads(&op);
+  return tape_.run(op);
 }
 
 Tensor TapeOperators::causal_attention(Tensor query, Tensor key, Tensor value) {
-  const Tensor mixed = tape_.run({.inputs = {query, key, value},
-                                  .output = tape_.bytes(query),
-                                  .keeps = {query, key, value},
-                                  .keeps_output = true,
-                                  .keeps_more = log_sums(),
-                                  .operations = causal_operations()});
+  Tape::Operator op{.inputs = {query, key, value},
+                    .output = tape_.bytes(query),
+                    .keeps = {query, key, value},
+                    .keeps_output = true,
+                    .keeps_more = log_sums(),
+                    .operations = causal_operations()};
+  count_sums_of_heads(&op);
+  const Tensor mixed = tape_.run(op);
   // Flash attention, which LibTorch takes for numbers of 16 bits, leaves heads before tokens, as the queries
   // have them; other kernels leave tokens first.
   if (pass_.number() == TapePass::kFloat) return mixed;
@@ -168,10 +199,17 @@ Tensor TapeOperators::rotated(Tensor heads) {
   // Four products and two sums of halves, in floats; where the result is not of them, also what it is made
   // of.
   const uint64_t converted = wide == bytes ? 0 : wide;
+  const uint64_t scratch = converted ? 4 * wide - bytes : 3 * wide, backward_scratch = 2 * wide + converted;
+  // Each way: the products read and write four times as much, the sums three times, the way into one tensor
+  // twice. Of the backward the sums' gradients are one more, and copies to floats and back stand at its ends.
+  const uint64_t copies = converted ? 2 * (wide + bytes) : 0;
+  tape_.spend(0, 9 * wide + copies - 2 * bytes - 2 * scratch, 0);
   return tape_.run({.inputs = {heads},
                     .output = bytes,
-                    .scratch = (converted ? 4 * wide - bytes : 3 * wide),
-                    .backward_scratch = 2 * wide + converted});
+                    .scratch = scratch,
+                    .backward_scratch = backward_scratch,
+                    .backward_moves = 10 * wide + copies - 2 * bytes - 2 * backward_scratch,
+                    .backward_kernels = 8});
 }
 
 Tensor TapeOperators::for_groups(Tensor heads) {

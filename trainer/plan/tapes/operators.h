@@ -67,6 +67,8 @@ class TapeOperators {
   uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * TapePass::kFloat; }
   uint64_t log_sums() const;
   double causal_operations() const;
+  void count_conversion(Tape::Operator* op) const;
+  void count_sums_of_heads(Tape::Operator* op) const;
   Tensor in_rows(Tensor heads);  // a copy, because heads and tokens change places
 
   Tape& tape_;

@@ -128,14 +128,33 @@ void Tape::spend_backward(const Recorded& recorded) {
   if (op.is_done) return;
   if (op.crosses) return memory_.cross(recorded.device, double(op.output));
   if (op.passes_gradient && op.weights == 0) return;
-  uint64_t bytes = op.output + op.keeps_more + op.weights;
-  for (const Tensor kept : op.keeps) bytes += tensors_[kept].bytes;
-  for (const Tensor input : op.inputs) bytes += tensors_[input].bytes;
-  if (op.operations == 0) bytes += 2 * op.backward_scratch;
-  const double gradients = double(op.inputs.size()) + (op.weights ? 1 : 0);
-  memory_.pass(recorded.device, 2 * op.operations, double(bytes), gradients * op.tiles);
-  if (op.weights)
-    memory_.pass(recorded.device, 0, 3.0 * double(op.weights), op.tiles);  // added to what was accumulated
+  if (op.is_product()) {
+    spend_products(recorded);
+  } else {
+    uint64_t bytes = op.output + op.keeps_more + op.weights;
+    for (const Tensor kept : op.keeps) bytes += tensors_[kept].bytes;
+    for (const Tensor input : op.inputs) bytes += tensors_[input].bytes;
+    if (op.operations == 0) bytes += 2 * op.backward_scratch;
+    const double gradients = double(op.inputs.size()) + (op.weights ? 1 : 0);
+    memory_.pass(recorded.device, 2 * op.operations, double(bytes), gradients * op.tiles);
+  }
+  if (op.sums_gradient) memory_.pass(recorded.device, 0, double(op.output), 1);
+  if (op.backward_kernels > 0)
+    memory_.pass(recorded.device, 0, double(op.backward_moves), op.backward_kernels);
+  // Added to what was accumulated.
+  if (op.weights) memory_.pass(recorded.device, 0, 3.0 * double(op.weights), op.tiles);
+  if (op.vectors) memory_.pass(recorded.device, 0, 0, op.vectors);
+}
+
+// Of each operand by a product of its own, which reads the output's gradient and the other operand.
+void Tape::spend_products(const Recorded& recorded) {
+  const Operator& op = recorded.op;
+  const auto product = [&](uint64_t other, uint64_t gradient) {
+    memory_.pass(recorded.device, op.operations, double(op.output + other + gradient), op.tiles);
+  };
+  const uint64_t first = tensors_[op.inputs[0]].bytes;
+  const uint64_t second = op.weights > 0 ? op.weights : tensors_[op.inputs[1]].bytes;
+  product(second, first), product(first, second);
 }
 
 Tape::Tensor Tape::run(const Operator& op) {

@@ -111,17 +111,24 @@ class Tape {
     uint64_t output = 0;
     Few<Tensor> keeps{};
     bool keeps_output = false;
-    uint64_t keeps_more = 0;  // statistics and masks
-    uint64_t weights = 0;     // whose gradients it makes
-    uint64_t fresh = 0;       // of these at a time, where they are made in tiles
-    uint32_t tiles = 1;       // each a launch of its own
+    uint64_t keeps_more = 0;     // statistics and masks
+    uint64_t weights = 0;        // whose gradients it makes
+    uint32_t vectors = 0;        // and these: a bias, what scales and shifts a norm
+    bool sums_gradient = false;  // of the output, for one of them: a bias, what scales an RMS norm
+    uint64_t fresh = 0;          // of these at a time, where they are made in tiles
+    uint32_t tiles = 1;          // each a launch of its own
     uint64_t scratch = 0, backward_scratch = 0;
+    uint64_t backward_moves = 0;     // by further kernels of the backward
+    uint32_t backward_kernels = 0;   // so many
     bool passes_gradient = false;    // an input's gradient is that of the output: sums and copies
     double operations = 0;           // of the forward; the backward has twice as many
     bool gathers = false;            // reads no more of its inputs than it writes
     bool crosses = false;            // from another device
     bool is_done = false;            // takes no time: other operators stand for it
     bool gradients_at_once = false;  // made with the output
+
+    // Of two operands, of which weights may be one; an attention in one kernel is none.
+    bool is_product() const { return operations > 0 && inputs.size() + (weights > 0 ? 1 : 0) == 2; }
   };
   enum class Mode : uint8_t {
     kTrains,
@@ -234,6 +241,7 @@ class Tape {
   void give(Tensor to, size_t buffer);
   void spend_forward(const Operator& op);
   void spend_backward(const Recorded& recorded);
+  void spend_products(const Recorded& recorded);
   Few<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
   void undo(const Recorded& recorded);
   void undo_layer(const Recorded& recorded, size_t gradient);

@@ -130,9 +130,11 @@ TEST(Operands, CostAGraphAtEachLaunchWhatTheyCostThen) {
   });
 }
 
-uint64_t operator_ns(const driver::Table& table, const SpillwayRange& range, double operations) {
+uint64_t operator_ns(const driver::Table& table, const SpillwayRange& range, double operations,
+                     uint64_t bytes = 0) {
   const uint64_t before = counts(table).virtual_ns;
-  EXPECT_EQ(table.simulator->operate(nullptr, &range, 1, operations), CUDA_SUCCESS);
+  EXPECT_EQ(table.simulator->operate(nullptr, &range, 1, bytes ? bytes : range.bytes, operations),
+            CUDA_SUCCESS);
   EXPECT_EQ(table.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
   return counts(table).virtual_ns - before;
 }
@@ -158,6 +160,8 @@ TEST(Operands, OfOperatorsTakeTheTimeOfMemoryOrArithmeticWhereKernelsAreTimed) {
     EXPECT_NEAR(static_cast<double>(operator_ns(table, {operands.here, 512, 1}, 0)) / 1000, 5, 0.5);
     EXPECT_NEAR(static_cast<double>(operator_ns(table, {operands.here, kBytes, 1}, 0)) / 1000,
                 us_of(kBytes, 1000), 0.5);
+    const uint64_t half = operator_ns(table, {operands.here, kBytes, 1}, 0, kBytes / 2);
+    EXPECT_NEAR(static_cast<double>(half) / 1000, us_of(kBytes / 2, 1000), 0.5) << "rows lie apart";
     EXPECT_NEAR(static_cast<double>(operator_ns(table, {operands.here, kBytes, 1}, 1e12)) / 1000, 10'000, 1);
   });
 }
