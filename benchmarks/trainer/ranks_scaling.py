@@ -19,7 +19,8 @@ HEADS, VOCABULARY = 8, 256
 
 def estimated(options, ranks):
     sizes = map(str, (options.layers, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks))
-    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", "gpt2", *sizes, str(options.zero if ranks > 1 else 0), "sgd", "fp32"],
+    zero = str(options.zero if ranks > 1 else 0)
+    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", "gpt2", *sizes, zero, "sgd", "fp32"],
                           capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

@@ -2,8 +2,8 @@
 
 Trains on a simulated card as ranks_overlap.py does: virtual time, no values. A step of two micro-batches is longer than
 one of one micro-batch by a pass; the rest is the update. Beside them stands what the estimate says (bench_ranks step).
-T5's rows, which have an input and a target, are not compared. With --within the exit code is 1 where a figure is further
-off: a test runs a few cases so (tests/trainer).
+T5's rows, which have an input and a target, are not compared. With --within the exit code is 1 where a figure is
+further off: a test runs a few cases so (tests/trainer).
 """
 import argparse
 import json
@@ -14,15 +14,15 @@ import sys
 from ranks_overlap import CONTEXT, FEW, LAYERS, MANY, ROWS, WIDTH, run_seconds
 
 HEADS, VOCABULARY = 8, 256
-CASES = [("gpt2", "sgd", "fp32"), ("gpt2", "adamw", "fp32"), ("gpt2", "adafactor", "fp32"), ("gpt2", "adamw8bit", "fp32"),
-         ("gpt2", "adamw", "bf16-mixed"), ("gpt2", "adamw", "bf16"), ("gpt2", "adamw", "int8"),
+CASES = [("gpt2", "sgd", "fp32"), ("gpt2", "adamw", "fp32"), ("gpt2", "adafactor", "fp32"),
+         ("gpt2", "adamw8bit", "fp32"), ("gpt2", "adamw", "bf16-mixed"), ("gpt2", "adamw", "bf16"), ("gpt2", "adamw", "int8"),
          ("llama", "adamw", "fp32"), ("llama", "adamw", "bf16-mixed"), ("llama", "adamw8bit", "bf16")]
 
 
 def step_seconds(options, case, micro_batches):
     family, optimizer, precision = case
-    settings = [f"model.layers={options.layers}", f"model.family={family}", f"train.optimizer={optimizer}", f"train.precision={precision}",
-                f"train.batch={ROWS * micro_batches}"]
+    settings = [f"model.layers={options.layers}", f"model.family={family}", f"train.optimizer={optimizer}",
+                f"train.precision={precision}", f"train.batch={ROWS * micro_batches}"]
     few, many = (run_seconds(options, 1, steps, True, settings) for steps in (FEW, MANY))
     return (many - few) / (MANY - FEW)
 
@@ -40,7 +40,8 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--layers", type=int, default=LAYERS)
-    parser.add_argument("--only", nargs="*", choices=[",".join(case) for case in CASES], metavar="MODEL,OPTIMIZER,PRECISION")
+    parser.add_argument("--only", nargs="*", choices=[",".join(case) for case in CASES],
+                        metavar="MODEL,OPTIMIZER,PRECISION")
     parser.add_argument("--within", type=float, nargs=2, metavar=("PASSES", "UPDATE"), help="percent")
     options = parser.parse_args()
     options.build, options.corpus = options.build.resolve(), options.corpus.resolve()

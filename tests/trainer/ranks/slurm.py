@@ -123,7 +123,8 @@ class Slurm(ranks.Case):
         return done.stdout.strip(), folder / "output"
 
     def until_it_has(self, folder, name):
-        self.cluster.until(lambda: (folder / "out" / name).exists() and (folder / "out" / name).stat().st_size > 0, name)
+        file = folder / "out" / name
+        self.cluster.until(lambda: file.exists() and file.stat().st_size > 0, name)
 
     def until_it_ends(self, job):
         self.cluster.until(lambda: not self.cluster.run("squeue", "-h", "-j", job).stdout.strip(), f"job {job}'s end")
@@ -219,8 +220,8 @@ def with_names():
         hosts.write(pathlib.Path("/etc/hosts").read_text() + "".join(f"127.0.0.1 {node}\n" for node in NODES))
         hosts.flush()
         words = [sys.executable, __file__, str(ranks.BUILD), str(ranks.CORPUS), *sys.argv[1:]]
-        sys.exit(subprocess.run(["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts.name,
-                                 *words], env={**os.environ, "SPILLWAY_TEST_HOSTS": hosts.name}).returncode)
+        mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts.name]
+        sys.exit(subprocess.run([*mounted, *words], env={**os.environ, "SPILLWAY_TEST_HOSTS": "yes"}).returncode)
 
 
 if __name__ == "__main__":
