@@ -16,7 +16,8 @@ from ranks_overlap import CONTEXT, FEW, LAYERS, MANY, ROWS, WIDTH, run_seconds
 HEADS, VOCABULARY = 8, 256
 CASES = [("gpt2", "sgd", "fp32"), ("gpt2", "adamw", "fp32"), ("gpt2", "adafactor", "fp32"),
          ("gpt2", "adamw8bit", "fp32"), ("gpt2", "adamw", "bf16-mixed"), ("gpt2", "adamw", "bf16"),
-         ("gpt2", "adamw", "int8"), ("llama", "adamw", "fp32"), ("llama", "adamw", "bf16-mixed"), ("llama", "adamw8bit", "bf16")]
+         ("gpt2", "adamw", "int8"), ("llama", "adamw", "fp32"), ("llama", "adamw", "bf16-mixed"),
+         ("llama", "adamw8bit", "bf16")]
 
 
 def step_seconds(options, case, micro_batches):
