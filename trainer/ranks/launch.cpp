@@ -97,7 +97,7 @@ std::optional<std::string> own_gpu(const Launch& launch, const std::string& now)
 
 std::string first_host(const std::string& slurm_nodes) {
   const size_t end = slurm_nodes.find_first_of(",[");
-  const std::string head = slurm_nodes.substr(0, end);
+  std::string head = slurm_nodes.substr(0, end);
   if (end == std::string::npos || slurm_nodes[end] == ',') return head;
   return head + slurm_nodes.substr(end + 1, slurm_nodes.find_first_of(",-]", end) - end - 1);
 }

@@ -27,6 +27,7 @@ LayerCache::LayerCache(at::Device device, uint32_t most_slots)
 LayerCache::~LayerCache() {
   try {
     wait_for_copies();
+    // NOLINTNEXTLINE(bugprone-empty-catch)
   } catch (const std::exception&) {  // the device is lost, and its copies with it
   }
 }
@@ -79,12 +80,17 @@ LayerCache::Slot* LayerCache::free_slot(uint32_t layer, const std::vector<uint32
   return found != nullptr ? found : coming;
 }
 
+LayerCache::Entry& LayerCache::entry_of(const Slot& slot) {
+  if (!slot.layer) throw std::logic_error("a slot without a layer");
+  return entries_.at(*slot.layer);
+}
+
 CopyStream::Mark LayerCache::last_use(const Slot& slot) const {
   return slot.in_doubt ? to_device_.computed() : slot.used;
 }
 
 void LayerCache::write_back(Slot* slot) {
-  const LayerBlock& block = entries_.at(*slot->layer).block;
+  const LayerBlock& block = entry_of(*slot).block;
   if (block.home().is_shared())
     throw std::logic_error("a layer that ranks share is to leave its slot within its use");
   const at::Tensor home = bytes_at_home(block.home().overwrite(&to_host_), block);
@@ -97,7 +103,7 @@ void LayerCache::write_back(Slot* slot) {
 
 // What ranks have together is zero again when it was added up.
 void LayerCache::add_up(Slot* slot) {
-  Entry& entry = entries_.at(*slot->layer);
+  Entry& entry = entry_of(*slot);
   slot->written = entry.block.home().go(beginning_of(slot->memory, entry.block));
   entry.zero = true;
   slot->layer.reset(), slot->changed = false;
@@ -205,7 +211,9 @@ void LayerCache::begin(uint32_t layer, Use use) {
 void LayerCache::end(uint32_t layer, After after) {
   const at::NoGradGuard no_grad;
   Slot* slot = slot_of(layer);
-  if (slot == nullptr || slot->users == 0 || --slot->users > 0) return;
+  if (slot == nullptr || slot->users == 0) return;
+  --slot->users;
+  if (slot->users > 0) return;
   entries_.at(layer).block.detach();
   slot->turn = ++ended_;
   slot->in_doubt = true;
@@ -222,7 +230,7 @@ void LayerCache::end(uint32_t layer, After after) {
 
 // Zero stands for what nobody wants: it is not brought again.
 void LayerCache::give_up(Slot* slot) {
-  Entry& entry = entries_.at(*slot->layer);
+  Entry& entry = entry_of(*slot);
   entry.zero = true;
   entry.block.home().discard();
   slot->layer.reset(), slot->changed = false;

@@ -80,6 +80,7 @@ class LayerCache {
 
   void wait_for_copies() const;
   Slot* slot_of(uint32_t layer);
+  Entry& entry_of(const Slot& slot);
   Slot* free_slot(uint32_t layer, const std::vector<uint32_t>& next);
   void fetch(Slot* slot, uint32_t layer);
   void clear(Slot* slot, uint32_t layer);
