@@ -269,7 +269,7 @@ std::vector<StateTensor> Optimizer::state_shapes(size_t index) const {
 
 at::Tensor Optimizer::weights(size_t index) {
   if (has_masters()) return state(index, 0);
-  const at::Tensor stored = parameters_.read_stored(index, 0);
+  at::Tensor stored = parameters_.read_stored(index, 0);
   if (parameters_.int8(index) == nullptr) return stored;
   return numbers_of({stored, parameters_.read_stored(index, 1)}, at::kFloat);
 }
