@@ -18,7 +18,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS, WIDTH, CONTEXT, ROWS, FEW, MANY = 24, 512, 512, 32, 3, 9
-SIZES = [f"model.layers={LAYERS}", f"model.width={WIDTH}", "model.heads=8", f"model.context={CONTEXT}",
+HEADS, VOCABULARY = 8, 256
+SIZES = [f"model.layers={LAYERS}", f"model.width={WIDTH}", f"model.heads={HEADS}", f"model.context={CONTEXT}",
          "plan.evaluation_batch=1", "train.optimizer=sgd"]
 
 
@@ -54,6 +55,14 @@ def run_seconds(options, ranks, steps, beside, more=()):
 def step_seconds(options, ranks, beside, more=()):
     few, many = (run_seconds(options, ranks, steps, beside, more) for steps in (FEW, MANY))
     return (many - few) / (MANY - FEW)
+
+
+def estimated(options, family, layers, ranks, zero, numerics):
+    """What bench_ranks says of the same step; numerics: the optimizer and the precision."""
+    sizes = map(str, (layers, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks, zero))
+    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", family, *sizes, *numerics],
+                          capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def main():

@@ -7,22 +7,11 @@ ranks, which nothing here can measure. With --within it is a test of the first t
 further off.
 """
 import argparse
-import json
 import pathlib
 import subprocess
 import sys
 
-from ranks_overlap import CONTEXT, LAYERS, ROWS, WIDTH, step_seconds
-
-HEADS, VOCABULARY = 8, 256
-
-
-def estimated(options, ranks):
-    sizes = map(str, (options.layers, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks))
-    zero = str(options.zero if ranks > 1 else 0)
-    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", "gpt2", *sizes, zero, "sgd", "fp32"],
-                          capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+from ranks_overlap import LAYERS, estimated, step_seconds
 
 
 def main():
@@ -39,12 +28,14 @@ def main():
     print("|---|---|---|---|---|---|")
     alone, furthest = None, 0
     for ranks in options.ranks:
-        settings = [f"model.layers={options.layers}", f"run.zero={options.zero if ranks > 1 else 0}"]
-        measured, said = step_seconds(options, ranks, True, settings), estimated(options, ranks)
-        alone = alone or measured
+        zero = options.zero if ranks > 1 else 0
+        measured = step_seconds(options, ranks, True, [f"model.layers={options.layers}", f"run.zero={zero}"])
+        said = estimated(options, "gpt2", options.layers, ranks, zero, ("sgd", "fp32"))
+        alone = measured if ranks == 1 else alone
+        added = f"{1e3 * (measured - alone):.2f}" if alone else "?"
         furthest = max(furthest, abs(100 * (said["seconds"] / measured - 1)))
         print(f"| {ranks} | {1e3 * measured:.1f} | {1e3 * said['seconds']:.1f} | "
-              f"{100 * (said['seconds'] / measured - 1):+.1f}% | {1e3 * (measured - alone):.2f} | "
+              f"{100 * (said['seconds'] / measured - 1):+.1f}% | {added} | "
               f"{1e3 * said['shown']:.2f} |", flush=True)
     if options.within is None:
         subprocess.run([options.build / "bin" / "bench_ranks", "table"], check=True)

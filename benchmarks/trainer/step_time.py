@@ -6,34 +6,22 @@ T5's rows, which have an input and a target, are not compared. With --within the
 further off: a test runs a few cases so (tests/trainer).
 """
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 
-from ranks_overlap import CONTEXT, FEW, LAYERS, MANY, ROWS, WIDTH, run_seconds
+from ranks_overlap import LAYERS, ROWS, estimated, step_seconds
 
-HEADS, VOCABULARY = 8, 256
 CASES = [("gpt2", "sgd", "fp32"), ("gpt2", "adamw", "fp32"), ("gpt2", "adafactor", "fp32"),
          ("gpt2", "adamw8bit", "fp32"), ("gpt2", "adamw", "bf16-mixed"), ("gpt2", "adamw", "bf16"),
          ("gpt2", "adamw", "int8"), ("llama", "adamw", "fp32"), ("llama", "adamw", "bf16-mixed"),
          ("llama", "adamw8bit", "bf16")]
 
 
-def step_seconds(options, case, micro_batches):
+def step_of(options, case, micro_batches):
     family, optimizer, precision = case
-    settings = [f"model.layers={options.layers}", f"model.family={family}", f"train.optimizer={optimizer}",
-                f"train.precision={precision}", f"train.batch={ROWS * micro_batches}"]
-    few, many = (run_seconds(options, 1, steps, True, settings) for steps in (FEW, MANY))
-    return (many - few) / (MANY - FEW)
-
-
-def estimated(options, case):
-    family, optimizer, precision = case
-    sizes = map(str, (options.layers, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, 1, 0))
-    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", family, *sizes, optimizer, precision],
-                          capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    return step_seconds(options, 1, True, [
+        f"model.layers={options.layers}", f"model.family={family}", f"train.optimizer={optimizer}",
+        f"train.precision={precision}", f"train.batch={ROWS * micro_batches}"])
 
 
 def main():
@@ -52,8 +40,8 @@ def main():
     for case in CASES:
         if options.only and ",".join(case) not in options.only:
             continue
-        one, two = (step_seconds(options, case, count) for count in (1, 2))
-        said = estimated(options, case)
+        one, two = (step_of(options, case, count) for count in (1, 2))
+        said = estimated(options, case[0], options.layers, 1, 0, case[1:])
         pairs = (two - one, said["passes"]), (2 * one - two, said["optimizer"])
         off = [100 * (there / here - 1) for here, there in pairs]
         columns = [f"{1e3 * here:.1f} | {1e3 * there:.1f} | {percent:+.1f}%"
