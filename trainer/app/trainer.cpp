@@ -64,11 +64,11 @@ Results train(const Config& configured, const TrainOptions& given) {
     if (options.tell_when_held_up) options.tell_when_held_up(*results);
   });
   std::unique_ptr<Run> run;
-  auto [results, agreed] = outcome_of([&] {
+  auto [results, fault_of] = outcome_of([&] {
     run = std::make_unique<Run>(config, options, &log, &history, &rank_end);
     return run->run(&rates);
   });
-  rank_end.settle(&results, agreed);
+  rank_end.settle(&results, fault_of);
   // A communicator whose other ranks are gone may wait for them for ever when it is destroyed, and so may
   // memory that it uses: both go with the process.
   // NOLINTNEXTLINE(bugprone-unused-return-value)

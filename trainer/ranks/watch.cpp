@@ -76,7 +76,7 @@ struct Watch::State : std::enable_shared_from_this<Watch::State> {
   std::atomic<bool> waits{false}, may_be_long{true}, leaving{false}, knows{false};
   std::atomic<bool> in_wait{false};  // inside the call itself
   std::atomic<int64_t> quiet_ms{0}, waited_us{0};
-  std::atomic<bool> overdue{false};
+  std::atomic<bool> overdue{false}, doubts{false};
 
   Mutex<LockOrder::kLeaf> mutex;
   std::condition_variable_any changed, poked;
@@ -227,7 +227,7 @@ void Watch::State::look(milliseconds passed) {
   overdue = judge.overdue();
   {
     const Locked lock(mutex);
-    wants_all = judge.asks_all();
+    wants_all = judge.asks_all() || doubts;
     if (found && !claim)
       claim = Incident{.number = settings.number, .rank = found->rank, .cause = found->cause};
   }
@@ -393,6 +393,21 @@ std::optional<Incident> Watch::incident() const {
 bool Watch::begin_end() {
   const Locked lock(state_->mutex);
   return !std::exchange(state_->ending, true);
+}
+
+void Watch::await_others() {
+  state_->doubts = true;
+  std::vector<Beat> first;
+  state_->await(state_->settings.judge.bound, [&](State& it) SPILLWAY_REQUIRES(it.mutex) {
+    const std::vector<Beat>& now = it.observed.all;
+    if (it.incident) return true;
+    if (now.size() != it.settings.judge.size) return false;
+    if (first.empty()) first = now;
+    for (uint32_t rank = 0; rank < now.size(); ++rank)
+      if (rank != it.settings.judge.rank && !now[rank].left && now[rank].count <= first[rank].count)
+        return false;
+    return true;
+  });
 }
 
 Incident Watch::say_why(const std::string& cause, uint32_t rank) {

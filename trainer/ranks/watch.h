@@ -10,7 +10,7 @@
 // not, because it is inside NCCL or Gloo or hangs, the watch has `last_words` said on its own thread; these
 // end the process.
 //
-// Thread-safety: any thread, but for `check`, `lost_connection` and `begin_end` to `finish`, which are the
+// Thread-safety: any thread, but for `check`, `lost_connection` and `await_others` to `finish`, which are the
 // training thread's (the last two also of the last words). Ownership: the threads keep what they need alive
 // and are not waited for longer than a moment. Errors: RanksEnded. Signals: SIGTERM goes on to the handler
 // that the program had for it. It is an incident where the rank makes no progress then, as long as this one
@@ -83,6 +83,9 @@ class Watch {
   std::optional<Incident> incident() const;
   // Who returns true ends the process, and the other side stays out of its way.
   bool begin_end();
+  // Until each other rank has given a sign of life, an incident is known, or the bound is over: before this
+  // one takes a fault for its own that the end of another one may have led to.
+  void await_others();
   // The fault of `rank`, this one or one for which all end, becomes the incident, unless there is one.
   Incident say_why(const std::string& cause, uint32_t rank);
   // Behind the last words: nothing of the watch runs any more.

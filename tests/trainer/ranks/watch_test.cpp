@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
@@ -52,6 +53,53 @@ TEST(WatchOfRanks, AConnectionThatIsLostAfterTheRankHasLeftEndsItWithinTheBound)
   } catch (const RanksEnded& ended) {
     EXPECT_THAT(ended.what(), testing::HasSubstr("connection reset by peer"));
   }
+}
+
+// Of this machine.
+std::string beat_of_process_that_is_gone() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  Beat beat;
+  beat.count = 1, beat.doing = "forward", beat.machine = this_machine();
+  beat.process = child, beat.process_start = 1;
+  return to_text(beat);
+}
+
+// An error of the device, say a kernel behind a sum that another rank has left.
+TEST(WatchOfRanks, ARankThatFailsWaitsForTheCauseThatAnotherOneMayBe) {
+  const auto with_store = [](const std::string& next) {
+    return [next] {
+      auto here = std::make_unique<StoreHere>();
+      here->set("beat/1", next);
+      return here;
+    };
+  };
+  Watch watch(settings(), with_store(beat_of_process_that_is_gone()));
+  watch.await_others();
+  EXPECT_THAT(watch.say_why("rank 0 ended: unspecified launch failure", 0).cause,
+              testing::HasSubstr("rank 1 died"));
+}
+
+TEST(WatchOfRanks, AFaultIsTheRanksOwnWhereAllOthersLive) {
+  const auto store = std::make_shared<StoreHere>();
+  struct Shared : WatchStore {
+    explicit Shared(std::shared_ptr<StoreHere> all) : of_all(std::move(all)) {}
+    void set(const std::string& key, const std::string& text) override { of_all->set(key, text); }
+    std::optional<std::string> get(const std::string& key) override { return of_all->get(key); }
+    std::string claim(const std::string& key, const std::string& text) override {
+      return of_all->claim(key, text);
+    }
+    const std::shared_ptr<StoreHere> of_all;
+  };
+  const auto connect = [store] { return std::make_unique<Shared>(store); };
+  WatchSettings patient = settings(), other = settings();
+  patient.judge.bound = std::chrono::minutes(10);
+  other.judge.rank = 1;
+  Watch one(patient, connect), two(other, connect);
+  one.await_others();
+  EXPECT_FALSE(one.incident());
+  EXPECT_EQ(one.say_why("rank 0 ended: device-side assert", 0).cause, "rank 0 ended: device-side assert");
 }
 
 // As where a disk hangs when it writes its report.

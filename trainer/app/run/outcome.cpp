@@ -43,7 +43,7 @@ RunOutcome outcome_of(const std::function<Results()>& run) {
     return failed(kExitOutOfMemory, error.what());
   } catch (const RanksError& error) {
     RunOutcome outcome = failed(kExitError, error.what());
-    outcome.all_end_so = true;
+    outcome.of = FaultOf::kAll;
     return outcome;
   } catch (const BrokenRound& error) {
     return failed(kExitError, error.what());
@@ -56,7 +56,9 @@ RunOutcome outcome_of(const std::function<Results()>& run) {
                                   "; --resume goes on from the last checkpoint");
   } catch (const c10::Error& error) {
     if (auto outcome = failed_on_host(error)) return *std::move(outcome);
-    return failed(kExitError, error.what_without_backtrace());
+    RunOutcome outcome = failed(kExitError, error.what_without_backtrace());
+    outcome.of = FaultOf::kAnyDevice;
+    return outcome;
   } catch (const std::exception& error) {
     if (auto outcome = failed_on_host(error)) return *std::move(outcome);
     return failed(kExitError, std::string("stopped by an error of the host: ") + error.what());

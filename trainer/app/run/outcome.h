@@ -8,9 +8,16 @@
 
 namespace spillway::trainer {
 
+// Whose a fault is that ended the run of one of several ranks.
+enum class FaultOf : uint8_t {
+  kThisRank,
+  kAll,        // every rank knows it, and ends for it
+  kAnyDevice,  // an error of the device: what another rank left undone may have led to it
+};
+
 struct RunOutcome {
   Results results;
-  bool all_end_so = false;  // every rank knows the fault, and ends for it
+  FaultOf of = FaultOf::kThisRank;
 };
 
 RunOutcome outcome_of(const std::function<Results()>& run);

@@ -41,13 +41,14 @@ void RankEnd::held_up(const Incident& incident) {
   ::_exit(results.exit_code);
 }
 
-void RankEnd::settle(Results* results, bool agreed) {
+void RankEnd::settle(Results* results, FaultOf of) {
   if (!watch_) return;
   while (!watch_->begin_end()) ::pause();  // the watch ends this process
-  if (agreed || !is_own_fault(results->exit_code)) {
+  if (of == FaultOf::kAll || !is_own_fault(results->exit_code)) {
     if (!results->incident) watch_->leave();
     return;
   }
+  if (of == FaultOf::kAnyDevice) watch_->await_others();
   const uint32_t rank = results->ended_by.value_or(watch_->rank());
   const std::string ended = "rank " + std::to_string(rank) + " ended: ";
   results->incident = watch_->say_why(ended + first_line(results->verdict), rank);

@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "trainer/app/results.h"
+#include "trainer/app/run/outcome.h"
 #include "trainer/ranks/watch.h"
 #include "trainer/report/report.h"
 
@@ -24,8 +24,8 @@ class RankEnd {
   RankEnd& operator=(const RankEnd&) = delete;
 
   void watch(std::shared_ptr<Watch> watch);  // null: there is nothing to watch
-  // The run has ended so. `agreed`: on all ranks. Does not return where the watch ends this process.
-  void settle(Results* results, bool agreed);
+  // The run has ended so. Does not return where the watch ends this process.
+  void settle(Results* results, FaultOf of);
   // Of the report; nothing where nobody watches.
   std::optional<RankPart> part() const;
   // Behind the report: the others have the incident now.

@@ -126,8 +126,8 @@ int run_struck(char** arguments) {
   if (!launch || !corpus) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
   const Strike strike{uint32_t(std::atoi(arguments[2])), arguments[3], arguments[4]};
   RankEnd end([](Results* results) { std::fprintf(stderr, "%s\n", results->verdict.c_str()); });
-  auto [results, all_end_so] = outcome_of([&] { return train_as(*launch, *corpus, strike, &end); });
-  end.settle(&results, all_end_so);
+  auto [results, fault_of] = outcome_of([&] { return train_as(*launch, *corpus, strike, &end); });
+  end.settle(&results, fault_of);
   std::fprintf(stderr, "%s\n", results.verdict.c_str());
   end.finish();
   std::fflush(nullptr);
