@@ -274,7 +274,7 @@ class Estimator::Counter {
                         .elsewhere = elsewhere});
     }
     times.end_update(states_on_nvme_);
-    out_.sent_bytes = times.add_exchange(common_.exchange, rest != nullptr ? *rest : step);
+    out_.sent_bytes = times.add_exchange(common_.exchange, step, rest != nullptr ? *rest : step);
     out_.time = times.time();
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }

@@ -1,5 +1,8 @@
 #include "trainer/ranks/exchange.h"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <stdexcept>
 
 #include "trainer/ranks/whole/row_gather.h"
@@ -24,10 +27,34 @@ void Exchange::Places::add(const Places& more) {
 }
 
 Exchange::Exchange(Ranks& ranks, const Partition& partition, at::Device device, at::ScalarType type)
-    : ranks_(ranks), partition_(partition), type_(type) {
+    : ranks_(ranks), partition_(partition), device_(device), type_(type) {
+  if (ranks.is_alone()) return;
   // What no piece fills is added up too: it is zero.
-  if (!ranks.is_alone())
-    buffer_ = at::zeros({int64_t(partition.buffer_bytes())}, at::device(device).dtype(at::kByte));
+  buffer_ = at::zeros({int64_t(partition.buffer_bytes())}, at::device(device).dtype(at::kByte));
+  if (!device.is_cuda()) return;
+  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+  ready_ = std::make_shared<c10::Event>(device.type());
+}
+
+CopyStream::Mark Exchange::beside(const std::function<void()>& work, CopyStream::Mark again) {
+  if (!stream_) return work(), nullptr;
+  ready_->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  ready_->block(*stream_);
+  const c10::StreamGuard guard(*stream_);
+  const CopyStream::Mark mark = again ? std::move(again) : std::make_shared<c10::Event>(device_.type());
+  const auto end = [&] { mark->record(*stream_), last_ = mark; };
+  try {
+    work();
+  } catch (...) {
+    end();  // some of it is under way
+    throw;
+  }
+  end();
+  return mark;
+}
+
+void Exchange::join() const {
+  compute_after(last_, device_);
 }
 
 at::Tensor Exchange::all_parts(int64_t part_bytes) const {
@@ -82,6 +109,7 @@ int64_t Exchange::part_bytes(const Round& round, const Tensors& tensors) const {
 void Exchange::sum(size_t group, const Tensors& gradients, bool whole, size_t* done,
                    const AfterRound& after_round) {
   if (ranks_.is_alone()) return;
+  join();
   const at::NoGradGuard no_grad;
   const auto& rounds = partition_.rounds(group);
   for (; *done < rounds.size(); ++*done) {
@@ -102,6 +130,7 @@ void Exchange::sum(size_t group, const Tensors& gradients, bool whole, size_t* d
 }
 
 void Exchange::add_up(size_t group, const Tensors& wholes, const Tensors& shares) {
+  join();
   const at::NoGradGuard no_grad;
   for (const Round& round : partition_.rounds(group)) {
     const at::Tensor flat = in_buffer(round);
@@ -116,6 +145,7 @@ void Exchange::add_up(size_t group, const Tensors& wholes, const Tensors& shares
 }
 
 void Exchange::gather(size_t group, const Tensors& shares, const Tensors& wholes) {
+  join();
   const at::NoGradGuard no_grad;
   for (const Round& round : partition_.rounds(group)) {
     const int64_t bytes = part_bytes(round, wholes);
@@ -130,6 +160,7 @@ void Exchange::gather(size_t group, const Tensors& shares, const Tensors& wholes
 
 void Exchange::drain(size_t group, bool whole, size_t* done) {
   if (ranks_.is_alone()) return;
+  join();
   const auto& rounds = partition_.rounds(group);
   for (; *done < rounds.size(); ++*done) {
     const at::Tensor flat = in_buffer(rounds[*done]);
@@ -140,6 +171,7 @@ void Exchange::drain(size_t group, bool whole, size_t* done) {
 
 void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& after_round) {
   if (ranks_.is_alone()) return;
+  join();
   const at::NoGradGuard no_grad;
   for (const Round& round : partition_.rounds(group)) {
     const int64_t bytes = part_bytes(round, tensors);

@@ -2,16 +2,18 @@
 // states of the optimizer.
 //
 // All ranks call the same functions for the same groups in one order. On a GPU the work is queued, in the
-// current stream's order. Nothing is allocated after the constructor, on a device.
+// current stream's order, or on a stream of the exchange's own beside that one. Nothing is allocated after
+// the constructor, on a device.
 //
-// Thread-safety: one thread at a time. Ownership: the buffer; borrows the ranks and the partition. Errors:
-// LibTorch's and c10d's exceptions.
+// Thread-safety: one thread at a time, such as one that runs the forward and then autograd's of the device.
+// Ownership: the buffer; borrows the ranks and the partition. Errors: LibTorch's and c10d's exceptions.
 #pragma once
 #include <functional>
 
 #include "trainer/plan/parameters/partition.h"
 #include "trainer/ranks/broken_round.h"
 #include "trainer/ranks/ranks.h"
+#include "trainer/residency/copy_stream.h"
 
 namespace spillway::trainer {
 
@@ -41,6 +43,16 @@ class Exchange {
   // The sums of all ranks' `wholes` are added to each rank's own pieces of `shares`. BrokenRound where
   // memory runs out within.
   void add_up(size_t group, const Tensors& wholes, const Tensors& shares);
+
+  // Whether there is a stream beside the current one: on a GPU, with other ranks.
+  bool runs_beside() const { return stream_.has_value(); }
+  // What `work` queues runs behind all that the current stream was given, and beside what it is given from
+  // now on, until the mark that is returned; without such a stream, now. `again`: a mark that is no longer
+  // needed, whose event is recorded anew in place of making one.
+  CopyStream::Mark beside(const std::function<void()>& work, CopyStream::Mark again = nullptr);
+  // What the current stream is given from now on is behind all of it. Each function above does so first.
+  void join() const;
+
   // Bytes; nothing in them outlasts a round.
   const at::Tensor& buffer() const { return buffer_; }
 
@@ -60,8 +72,11 @@ class Exchange {
 
   Ranks& ranks_;
   const Partition& partition_;
+  const at::Device device_;
   const at::ScalarType type_;
-  at::Tensor buffer_;  // bytes
+  at::Tensor buffer_;                  // bytes
+  std::optional<c10::Stream> stream_;  // of a GPU
+  CopyStream::Mark ready_, last_;
 };
 
 }  // namespace spillway::trainer

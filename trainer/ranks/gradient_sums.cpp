@@ -1,8 +1,5 @@
 #include "trainer/ranks/gradient_sums.h"
 
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 
 #include "trainer/step/staged_pieces.h"
@@ -11,13 +8,7 @@ namespace spillway::trainer {
 
 GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const Partition& partition,
                            Exchange& exchange, bool whole)
-    : parameters_(parameters), ranks_(ranks), partition_(partition), exchange_(exchange), whole_(whole) {
-  const at::Device device = parameters.value(0).device();
-  if (ranks.is_alone() || !device.is_cuda()) return;
-  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
-  ready_ = std::make_shared<c10::Event>(device.type());
-  done_ = std::make_shared<c10::Event>(device.type());
-}
+    : parameters_(parameters), ranks_(ranks), partition_(partition), exchange_(exchange), whole_(whole) {}
 
 void GradientSums::begin() {
   added_up_ = rounds_done_ = 0;
@@ -41,34 +32,15 @@ void GradientSums::sum(size_t group) {
 
 // Once a step for each parameter and micro-batch, also where a backward is made again.
 void GradientSums::added(size_t parameter, uint32_t micro_batch) {
-  if (!stream_ || micro_batch != last_) return;
+  if (!exchange_.runs_beside() || micro_batch != last_) return;
   --missing_[partition_.group_of(parameter)];
-  for (; added_up_ < missing_.size() && missing_[added_up_] == 0; ++added_up_) sum_beside(added_up_);
-}
-
-void GradientSums::sum_beside(size_t group) {
-  const c10::impl::VirtualGuardImpl device(stream_->device_type());
-  ready_->record(device.getStream(stream_->device()));
-  ready_->block(*stream_);
-  const c10::StreamGuard guard(*stream_);
-  is_beside_ = true;
-  try {
-    sum(group);
-  } catch (...) {
-    done_->record(*stream_);  // rounds before it are under way
-    throw;
-  }
-  done_->record(*stream_);
-}
-
-void GradientSums::join() {
-  if (!std::exchange(is_beside_, false)) return;
-  done_->block(c10::impl::VirtualGuardImpl(stream_->device_type()).getStream(stream_->device()));
+  for (; added_up_ < missing_.size() && missing_[added_up_] == 0; ++added_up_)
+    done_ = exchange_.beside([&] { sum(added_up_); }, std::move(done_));
 }
 
 void GradientSums::add_up() {
   if (ranks_.is_alone()) return;
-  join();
+  exchange_.join();
   parameters_.walk_back(Parameters::Walk::kChangeGradients, [&](int unit) {
     for (; added_up_ < partition_.groups() && partition_.part_number(added_up_) == unit; ++added_up_)
       sum(added_up_);
@@ -76,7 +48,7 @@ void GradientSums::add_up() {
 }
 
 void GradientSums::drain() {
-  join();
+  exchange_.join();
   for (; added_up_ < partition_.groups(); ++added_up_) {
     exchange_.drain(added_up_, whole_, &rounds_done_);
     rounds_done_ = 0;

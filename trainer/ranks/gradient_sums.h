@@ -5,15 +5,12 @@
 // The order is the same on all ranks, whatever their plans are. What was added up stays so when the step goes
 // on after a failure. A rank has the sums of its own sections; with `whole` each has all of them.
 //
-// A GPU may add up beside the step's last backward, on a stream of its own: a group as soon as the backward
-// has left it, when all before it in the order have gone. What is left is added up behind the backward.
+// A GPU may add up beside the step's last backward: a group as soon as the backward has left it, when all
+// before it in the order have gone. What is left is added up behind the backward.
 //
 // Thread-safety: one thread at a time; `added` comes from autograd's, while the caller waits for the
 // backward. Ownership: borrows parameters, ranks and exchange. Errors: LibTorch's and c10d's exceptions.
 #pragma once
-#include <c10/core/Event.h>
-
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -34,8 +31,6 @@ class GradientSums {
   void beside(std::optional<uint32_t> last_micro_batch) { last_ = last_micro_batch; }
   // A parameter has its gradient of a micro-batch.
   void added(size_t parameter, uint32_t micro_batch);
-  // What the current stream is given from now on is behind all that was added up beside it.
-  void join();
   // All that is not yet.
   void add_up();
   // The same exchanges, of nothing: the others do not wait for this rank, and their sums are worth nothing.
@@ -43,18 +38,15 @@ class GradientSums {
 
  private:
   void sum(size_t group);
-  void sum_beside(size_t group);
 
   Parameters& parameters_;
   Ranks& ranks_;
   const Partition& partition_;
   Exchange& exchange_;
   const bool whole_;
-  std::optional<c10::Stream> stream_;  // of a GPU, for sums beside the backward
-  std::shared_ptr<c10::Event> ready_, done_;
   std::optional<uint32_t> last_;
   std::vector<size_t> missing_;  // gradients of the last micro-batch, by group
-  bool is_beside_ = false;       // something was queued that nobody has waited for
+  CopyStream::Mark done_;        // of sums beside the backward
   size_t added_up_ = 0;          // groups of this step
   size_t rounds_done_ = 0;       // of the next group
 };

@@ -1,4 +1,4 @@
-// An update that comes to each unit before its next use (Parameters::update_later).
+// An update that comes to each unit before its next use (Parameters::update_later), or whose weights do.
 #include <algorithm>
 
 #include "trainer/step/parameters.h"
@@ -19,7 +19,15 @@ bool Parameters::waits_for_update(uint32_t unit) const {
   return std::ranges::find(waiting_, unit) != waiting_.end();
 }
 
+void Parameters::wait_for_weights(int unit) {
+  const auto found = coming_.find(unit);
+  if (found == coming_.end()) return;
+  compute_after(found->second, unit < 0 ? devices_.front() : devices_[ranges_.at(uint32_t(unit)).first]);
+  coming_.erase(found);
+}
+
 void Parameters::finish_update() {
+  while (!coming_.empty()) wait_for_weights(coming_.begin()->first);
   if (waiting_.empty()) return;
   const std::vector<uint32_t> units(waiting_.begin(), waiting_.end());
   streamed_values_.follow(units);

@@ -226,6 +226,7 @@ void Parameters::follow(const std::vector<UnitUse>& uses) {
   // First: also where something fails below, this pass is the one that ranks exchange things of.
   uses_to_come_ = uses;
   uses_done_ = 0;
+  wait_for_weights(-1);
   for (const StreamedLayers* streamed : all_streamed()) streamed->for_each(&LayerCache::let_go);
   streamed_values_.follow(units_in(uses, false));
   std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
@@ -236,12 +237,14 @@ void Parameters::follow(const std::vector<UnitUse>& uses) {
 }
 
 bool Parameters::Uses::wants(uint32_t unit) const {
-  return owner_.used_values().has(unit) || owner_.used_gradients().has(unit) || owner_.waits_for_update(unit);
+  return owner_.used_values().has(unit) || owner_.used_gradients().has(unit) ||
+         owner_.waits_for_update(unit) || owner_.coming_.contains(int(unit));
 }
 
 void Parameters::Uses::begin(uint32_t unit, Pass pass) {
   using Use = LayerCache::Use;
   if (owner_.has_shares()) owner_.begin_announced(unit, pass);
+  owner_.wait_for_weights(int(unit));
   const bool is_old = owner_.waits_for_update(unit);
   while (is_old && owner_.waiting_.front() != unit) owner_.update_by_itself(owner_.waiting_.front());
   owner_.used_values().begin(unit, is_old ? Use::kWrite : Use::kRead);

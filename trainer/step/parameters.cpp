@@ -155,7 +155,7 @@ void Parameters::begin_micro_batch(uint32_t number) {
 
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
-  join_exchange();
+  if (has_shares()) compute_after(last_sum_, devices_.front());
   forget_gathered();
   summed_.clear();
   for (size_t i = 0; i < size(); ++i) {

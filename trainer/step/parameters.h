@@ -23,6 +23,9 @@
 // weights are on the device anyway (`update_later`). Until then its accumulator keeps the sum that the update
 // needs, whatever is cleared; asking for what is stored, or moving it, has it finished first.
 //
+// Weights of a unit that are on the device may be whole only behind a mark: other ranks' parts of them come
+// beside what is computed (`become_whole`). The unit's next use waits for it, and what reads or moves them.
+//
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
 // accumulators. Errors: LibTorch's exceptions; RecordLost where a disk does not give a layer back;
@@ -99,8 +102,6 @@ class Parameters {
   void pass_over();
   // Whether something of this step was added up.
   bool has_summed() const;
-  // What the current stream is given from now on is behind all that ranks exchanged.
-  void join_exchange();
 
   // Throws std::logic_error unless every parameter holds exactly `micro_batches`.
   void check_complete(uint32_t micro_batches) const;
@@ -153,8 +154,17 @@ class Parameters {
     std::function<void()> end;                                       // behind the last layer
   };
   void update_later(LaterUpdate update);
-  // Updates what waits for it. Allocates no device memory.
+  // Updates what waits for it, behind all weights that are still to come. Allocates no device memory.
   void finish_update();
+  // The weights of a unit, or with -1 of what belongs to none, which other ranks updated, are there behind
+  // `mark`, and behind those of the unit before it; null: they are there. REQUIRES: stays_on_device(unit).
+  void become_whole(int unit, CopyStream::Mark mark) {
+    if (mark != nullptr) coming_[unit] = std::move(mark);
+  }
+  // Whether its weights are in no slot, and in no tiles.
+  bool stays_on_device(int unit) const {
+    return unit < 0 || (ranges_.at(uint32_t(unit)).tiles == 1 && !streamed_values_.has(uint32_t(unit)));
+  }
 
   // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names. They are
   // read and written wherever they live, one at a time; written before the next use.
@@ -257,6 +267,7 @@ class Parameters {
   void leave(Walk kind, size_t index) const;
   void clear(uint32_t unit);
   bool waits_for_update(uint32_t unit) const;
+  void wait_for_weights(int unit);
   void update_by_itself(uint32_t unit);
   void update(uint32_t unit);
 
@@ -274,7 +285,7 @@ class Parameters {
   std::vector<UnitUse> uses_to_come_;  // of the pass that is under way
   size_t uses_done_ = 0;
   std::map<int, uint32_t> summed_;  // micro-batches of this step, by unit; -1: what belongs to none
-  CopyStream::Mark outer_summed_;
+  CopyStream::Mark outer_summed_, last_sum_;
   Place values_at_ = Place::kHost, gradients_at_ = Place::kHost;  // of units that are not on the device
   TileCaches tile_caches_;
   std::vector<std::unique_ptr<TiledMatrix>> tiled_;  // of each parameter, or none
@@ -285,6 +296,7 @@ class Parameters {
   Uses uses_{*this};
   LaterUpdate later_;
   std::deque<uint32_t> waiting_;  // units that it has not come to, in their order
+  std::map<int, CopyStream::Mark> coming_;
   std::vector<uint32_t> accumulated_;
   std::function<void(size_t, uint32_t)> accumulated_call_;
   uint32_t micro_batch_ = 0;

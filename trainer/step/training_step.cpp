@@ -12,7 +12,6 @@
 #include "trainer/plan/schedule.h"
 #include "trainer/residency/host_tensor.h"
 #include "trainer/runtime/out_of_memory.h"
-#include "trainer/step/staged_pieces.h"
 
 namespace spillway::trainer {
 namespace {
@@ -30,27 +29,6 @@ uint32_t device_in(const std::string& text) {
 }
 
 }  // namespace
-
-// What a rank updates comes to all others a layer at a time, while it is on the device; of what they share
-// when it is used next.
-UpdateShare TrainingStep::update_share() {
-  if (ranks_->is_alone()) return {};
-  UpdateShare share{.updated = partition_.updated(replicas_->rank(), is_sharded_ ? 1 : 0),
-                    .measured = measured(),
-                    .over_ranks = [this](double mine) { return agreement_.squares(mine); },
-                    .after_update = nullptr};
-  if (!is_sharded_) return share;
-  share.after_update = [this](size_t index) {
-    if (!partition_.ends_group(index) || parameters_.is_shared(index)) return;
-    StagedPieces staged(parameters_, &TiledMatrix::Run::value);
-    const auto rows = [&](const Partition::Piece& of) {
-      if (parameters_.is_tiled(of.parameter)) return std::vector<at::Tensor>{staged.of(of)};
-      return parameters_.rows_of(of.parameter, of.span);
-    };
-    exchange_.gather(partition_.group_of(index), rows, [&] { staged.take_apart(); });
-  };
-  return share;
-}
 
 void TrainingStep::enter(const char* phase) {
   phase_ = phase;
@@ -89,8 +67,7 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   enter("");
   if (!failure) return std::nullopt;
   parameters_.settle();
-  parameters_.join_exchange();
-  gradient_sums_.join();
+  exchange_.join();
   failure->device = device_in(failure->text);
   // The ladder does not choose for the host; what it chose before is taken all the same.
   uint64_t incident = 0;
@@ -229,7 +206,7 @@ double TrainingStep::sum_of_losses() {
 // Ranks exchange each thing once, whatever fails in between: the others do not do it again.
 std::optional<Failure> TrainingStep::prepare_commit() {
   auto failure = guarded("optimizer", [&] {
-    zero_ < 2 ? gradient_sums_.add_up() : parameters_.join_exchange();
+    zero_ < 2 ? gradient_sums_.add_up() : exchange_.join();
     twins_.add_up();
     loss_ = agreement_.loss(agreement_.has_loss() ? 0 : sum_of_losses());
     optimizer_.prepare(step_, loss_scale_.value());

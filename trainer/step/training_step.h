@@ -56,6 +56,10 @@ class TrainingStep : public StepProgram {
   // The other ranks run the next step by this plan, for which this one has no room.
   void others_run(const Plan& plan) { running_ = plan; }
 
+  // A number that goes to the other ranks with each step's loss, and the sum of all ranks' of the last step.
+  void tell_ranks(std::function<double()> mine) { agreement_.tells(std::move(mine)); }
+  double told_by_ranks() const { return agreement_.told(); }
+
   // Goes on with the rows that have no loss yet; `begin_evaluation` forgets them all.
   void begin_evaluation();
   std::optional<Failure> evaluate(const Plan& plan);
@@ -113,6 +117,7 @@ class TrainingStep : public StepProgram {
   void drain_messages(bool evaluating);
   std::vector<std::vector<Span>> measured() const;
   UpdateShare update_share();
+  void gather_updated(size_t group);
   Shares shares();
   std::optional<uint32_t> sums_beside(const Plan& plan) const;
   double sum_of_losses();
@@ -134,6 +139,7 @@ class TrainingStep : public StepProgram {
   const uint32_t zero_;  // the stage of ZeRO, 0 of a process without replicas
   const bool is_sharded_;
   Exchange exchange_;
+  std::vector<CopyStream::Mark> gathered_;  // weights behind the last update, by group
   Parameters parameters_;
   GradientSums gradient_sums_;
   TwinGradients twins_;

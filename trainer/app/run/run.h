@@ -73,7 +73,8 @@ class Run {
   // Its steps: steps.cpp.
   void train_steps();
   bool step_once();
-  int signal_to_stop();
+  double weight_of_signal() const;
+  int signal_to_stop() const;
   void end_by(int signal);
   void share_guarantee();
   StepOutcome run_step(uint64_t step);

@@ -118,20 +118,28 @@ void Run::await_signals() {
   if (options_.stop) options_.stop->is_awaited = true;
 }
 
-// All ranks end after the same step and by the same signal, whichever of them had it; 0: none has. Of several
-// signals the first one of these is that of all.
-int Run::signal_to_stop() {
-  struct Weight {
-    int signal;
-    double of_a_rank;  // more than all ranks have of the next one
-  };
-  constexpr Weight kWeights[] = {{SIGTERM, 0x1p40}, {SIGHUP, 0x1p20}, {SIGINT, 1}};
+namespace {
+
+struct SignalWeight {
+  int signal;
+  double of_a_rank;  // more than all ranks have of the next one
+};
+constexpr SignalWeight kSignals[] = {{SIGTERM, 0x1p40}, {SIGHUP, 0x1p20}, {SIGINT, 1}};
+
+}  // namespace
+
+double Run::weight_of_signal() const {
   const int mine = options_.stop ? options_.stop->signal.load() : 0;
-  double weight = 0;
-  for (const Weight& each : kWeights)
-    if (each.signal == mine) weight = each.of_a_rank;
-  weight = ranks_->sum(weight);
-  for (const Weight& each : kWeights)
+  for (const SignalWeight& each : kSignals)
+    if (each.signal == mine) return each.of_a_rank;
+  return 0;
+}
+
+// All ranks end after the same step, the first whose loss was added up behind the signal, and by the same
+// one, whichever of them had it; 0: none has. Of several signals the first one of these is that of all.
+int Run::signal_to_stop() const {
+  const double weight = ranks_->is_alone() ? weight_of_signal() : program_->told_by_ranks();
+  for (const SignalWeight& each : kSignals)
     if (weight >= each.of_a_rank) return each.signal;
   return 0;
 }

@@ -50,6 +50,7 @@ void StepTimes::add_stages(const Memory& whole) {
 // An update goes through a parameter in tiles, which a device's cache holds, or in one kernel: value,
 // gradient and states are read and written once. Before, the gradient is set to zero, and read for the norm.
 void StepTimes::add_update(const Update& update) {
+  of_parameters_.push_back(0);
   if (update.of_all <= 0) return;  // another stage's
   const Numerics& numerics = shape_.numerics;
   const double rate =
@@ -58,7 +59,9 @@ void StepTimes::add_update(const Update& update) {
   const double bytes = 2 * (share * update.stored_bytes + 2 * update.elements * numerics.gradient_bytes() +
                             update.state_bytes);
   const double launches = update.tiles * update.kernels.of_tile + update.kernels.of_parameter;
-  time_.optimizer += std::max(bytes / machine_.memory_bytes_per_second, launches * machine_.launch_seconds);
+  of_parameters_.back() =
+      std::max(bytes / machine_.memory_bytes_per_second, launches * machine_.launch_seconds);
+  time_.optimizer += of_parameters_.back();
   if (!update.elsewhere) return;
   link_ += update.state_bytes / rate;
   queue_ += (launches + update.tiles * copies) * machine_.launch_seconds;
@@ -91,12 +94,23 @@ void StepTimes::add_streams(uint64_t states_on_nvme) {
       std::max(0.0, states + update.disk_seconds(machine_) - update_seconds_ - update.seconds(machine_));
 }
 
-uint64_t StepTimes::add_exchange(const RankExchange& exchange, const Memory& last) {
+// A link on which states come keeps all of them up alike.
+std::vector<double> StepTimes::updates() const {
+  std::vector<double> all = of_parameters_;
+  for (double& seconds : all)
+    if (time_.optimizer > 0) seconds *= update_seconds_ / time_.optimizer;
+  return all;
+}
+
+uint64_t StepTimes::add_exchange(const RankExchange& exchange, const Memory& first, const Memory& last) {
   if (shape_.ranks < 2) return 0;
   RankExchange::Passes passes{.micro_batches = micro_batches(plan_, shape_.batch),
                               .seconds = last.time().seconds(),
                               .left = last.left(),
-                              .sums_beside = machine_.host_is_apart && plan_.gradients == Place::kDevice};
+                              .entered = first.entered(),
+                              .updates = updates(),
+                              .sums_beside = machine_.host_is_apart && plan_.gradients == Place::kDevice,
+                              .gathers_beside = machine_.host_is_apart && plan_.parameters == Place::kDevice};
   // Unlike copies from a home, none come at the end of a pass for the next one.
   if (shape_.zero > 2)
     passes.gathers =

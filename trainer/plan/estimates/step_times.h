@@ -36,8 +36,8 @@ class StepTimes {
   void add_update(const Update& update);
   void end_update(uint64_t states_on_nvme);
 
-  // `last`: of the last micro-batch. Returns what a rank sends.
-  uint64_t add_exchange(const RankExchange& exchange, const Memory& last);
+  // Of the first micro-batch and of the last one. Returns what a rank sends.
+  uint64_t add_exchange(const RankExchange& exchange, const Memory& first, const Memory& last);
 
   const StepTime& time() const { return time_; }
 
@@ -45,6 +45,7 @@ class StepTimes {
   double overlap(const Memory& whole, const std::vector<double>& busy) const;
   void add(const StepTime& part, double times, double share);
   void add_streams(uint64_t states_on_nvme);
+  std::vector<double> updates() const;
 
   const Shape& shape_;
   const Plan& plan_;
@@ -53,8 +54,9 @@ class StepTimes {
   StepTime time_;
   // Of the update: a direction of the link to where states are; the host, which queues kernels and copies.
   double link_ = 0, queue_ = 0;
-  double waits_ = 0;           // for other stages
-  double update_seconds_ = 0;  // without the disk and without layers' copies
+  double waits_ = 0;                     // for other stages
+  double update_seconds_ = 0;            // without the disk and without layers' copies
+  std::vector<double> of_parameters_{};  // on the device alone
 };
 
 }  // namespace spillway::trainer

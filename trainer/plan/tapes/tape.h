@@ -59,6 +59,9 @@ class Memory {
   // Bytes of the first device that are alive between the forward and the backward, where one stops there.
   void end_forward() { kept_ = devices_[0].alive; }
   uint64_t kept() const { return kept_; }
+  // When the forward came to each part of a layer, and again where one is computed again.
+  void enter_part() { entered_.push_back(time_.seconds()); }
+  const std::vector<double>& entered() const { return entered_; }
   // The backward has left a part of a layer: when it did, for each of them.
   void leave_part() { left_.push_back(time_.seconds()); }
   const std::vector<double>& left() const { return left_; }
@@ -93,7 +96,7 @@ class Memory {
   const Machine machine_;
   std::vector<Device> devices_;
   std::vector<Piece> pieces_;
-  std::vector<double> left_;
+  std::vector<double> entered_, left_;
   uint64_t kept_ = 0;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
@@ -172,7 +175,7 @@ class Tape {
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
   // What follows is a part of a layer.
-  void begin_part() { parts_.push_back(recorded_.size()); }
+  void begin_part() { parts_.push_back(recorded_.size()), memory_.enter_part(); }
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
   // `least_bytes`, is at `home` from the end of layer `until` on, and comes back when the backward of that
   // one begins. See trainer/residency/activations.h.

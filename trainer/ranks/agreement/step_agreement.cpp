@@ -34,7 +34,10 @@ double StepAgreement::add_up(double mine, bool asks) {
 }
 
 double StepAgreement::loss(double mine) {
-  if (!loss_) loss_ = ranks_.sum(mine);
+  if (loss_) return *loss_;
+  std::array<double, 2> numbers{mine, tells_ ? tells_() : 0.0};
+  ranks_.add_up(numbers);
+  loss_ = numbers[0], told_ = numbers[1];
   return *loss_;
 }
 

@@ -5,6 +5,9 @@
 // that a step without a failure has no exchange more. Where the rule of the update allocates memory behind
 // that sum, there is one more, by which all know that all have what they need.
 //
+// Ranks may tell each other a number more with the loss: a sum of its own would have the host wait for all
+// that its device was given.
+//
 // Each number is added up once a step, whatever fails in between: the other ranks do not do it again.
 //
 // Thread-safety: one thread. Ownership: borrows the ranks. Errors: RanksEnded, c10d's exceptions.
@@ -27,6 +30,9 @@ class StepAgreement : public RanksOfStep {
   // Of a step, of its replay, or of an evaluation: nothing is exchanged.
   void begin(uint64_t step);
   bool has_loss() const { return loss_.has_value(); }
+  // What this rank tells with each loss, and what all have told with the last one.
+  void tells(std::function<double()> mine) { tells_ = std::move(mine); }
+  double told() const { return told_; }
   // Over the ranks.
   double loss(double mine);
   double squares(double mine);
@@ -48,6 +54,8 @@ class StepAgreement : public RanksOfStep {
   const SharedWork work_;
   const bool confirms_;
   const std::function<void(bool evaluating)> drain_;
+  std::function<double()> tells_;
+  double told_ = 0;
   uint64_t step_ = 0;
   std::optional<double> loss_, squares_;
   bool is_confirmed_ = false, is_asked_ = false;

@@ -1,36 +1,6 @@
 #include "trainer/ranks/shares/rank_shares.h"
 
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 namespace spillway::trainer {
-
-RankShares::RankShares(const Partition& partition, Exchange& exchange, at::Device device)
-    : partition_(partition), exchange_(exchange), rank_(exchange.rank()), device_(device) {
-  if (!device.is_cuda()) return;
-  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
-  ready_ = std::make_shared<c10::Event>(device.type());
-}
-
-CopyStream::Mark RankShares::beside(const std::function<void()>& work) {
-  if (!stream_) return work(), nullptr;
-  ready_->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-  ready_->block(*stream_);
-  const c10::StreamGuard guard(*stream_);
-  last_ = std::make_shared<c10::Event>(device_.type());
-  try {
-    work();
-  } catch (...) {
-    last_->record(*stream_);  // some of it is under way
-    throw;
-  }
-  last_->record(*stream_);
-  return last_;
-}
-
-void RankShares::join() {
-  compute_after(last_, device_);
-}
 
 Exchange::Tensors RankShares::wholes_of(const TensorOf& wholes) const {
   return [&wholes](const Partition::Piece& piece) -> std::vector<at::Tensor> {

@@ -1,8 +1,7 @@
-// How the ranks' shares of a unit come together: through the exchange, on a GPU on a stream of its own beside
-// the passes.
+// How the ranks' shares of a unit come together: through the exchange, on a GPU beside the passes.
 //
-// Thread-safety: one thread at a time, such as one that runs the forward and then autograd's of the device.
-// Ownership: borrows the partition and the exchange. Errors: LibTorch's and c10d's exceptions.
+// Thread-safety: that of the exchange. Ownership: borrows the partition and the exchange. Errors: LibTorch's
+// and c10d's exceptions.
 #pragma once
 #include "trainer/ranks/exchange.h"
 #include "trainer/step/shares/shares.h"
@@ -11,12 +10,12 @@ namespace spillway::trainer {
 
 class RankShares : public ShareExchange {
  public:
-  RankShares(const Partition& partition, Exchange& exchange, at::Device device);
+  RankShares(const Partition& partition, Exchange& exchange)
+      : partition_(partition), exchange_(exchange), rank_(exchange.rank()) {}
 
-  CopyStream::Mark beside(const std::function<void()>& work) override;
+  CopyStream::Mark beside(const std::function<void()>& work) override { return exchange_.beside(work); }
   void gather(int unit, const TensorOf& shares, const TensorOf& wholes) override;
   void add_up(int unit, const TensorOf& wholes, const TensorOf& shares) override;
-  void join() override;
 
  private:
   size_t group_of(int unit) const { return size_t(int(partition_.groups()) - 2 - unit); }
@@ -26,9 +25,6 @@ class RankShares : public ShareExchange {
   const Partition& partition_;
   Exchange& exchange_;
   const uint32_t rank_;
-  const at::Device device_;
-  std::optional<c10::Stream> stream_;  // of a GPU
-  CopyStream::Mark ready_, last_;
 };
 
 }  // namespace spillway::trainer

@@ -57,7 +57,7 @@ CopyStream::Mark Parameters::exchange(uint32_t unit, Role role, const at::Tensor
       shares_.exchange->add_up(int(unit), whole, share);
     shares.end(unit, LayerCache::After::kKept);
   });
-  if (!is_value) ++summed_[int(unit)];
+  if (!is_value) ++summed_[int(unit)], last_sum_ = done;
   return done;
 }
 
@@ -66,7 +66,7 @@ void Parameters::end_micro_batch() {
   const at::NoGradGuard no_grad;
   const auto whole = [this](size_t index) { return gradients_[index].view({-1}); };
   const auto share = [this](size_t index) { return gradient_shares_[index]; };
-  outer_summed_ = shares_.exchange->beside([&] {
+  last_sum_ = outer_summed_ = shares_.exchange->beside([&] {
     shares_.exchange->add_up(-1, whole, share);
     for (size_t i = 0; i < size(); ++i)
       if (unit_of(i) < 0) gradients_[i].zero_();
@@ -81,10 +81,6 @@ bool Parameters::is_summed(int unit) const {
 
 bool Parameters::has_summed() const {
   return !summed_.empty();
-}
-
-void Parameters::join_exchange() {
-  if (has_shares()) shares_.exchange->join();
 }
 
 void Parameters::announce(const std::vector<UnitUse>& uses) {

@@ -3,19 +3,51 @@
 #include "trainer/step/training_step.h"
 
 #include "trainer/plan/schedule.h"
+#include "trainer/step/staged_pieces.h"
 
 namespace spillway::trainer {
 
 Shares TrainingStep::shares() {
   if (zero_ < 2) return {};
-  Shares shares{.own = {},
-                .of_values = zero_ >= 3,
-                .exchange = std::make_shared<RankShares>(partition_, exchange_, devices_[0])};
+  Shares shares{
+      .own = {}, .of_values = zero_ >= 3, .exchange = std::make_shared<RankShares>(partition_, exchange_)};
   for (size_t i = 0; i < model_.table().size(); ++i) {
     const Span& own = partition_.sections(i)[replicas_->rank()];
     shares.own.push_back(own.length > 0 ? own : Span{});
   }
   return shares;
+}
+
+UpdateShare TrainingStep::update_share() {
+  if (ranks_->is_alone()) return {};
+  UpdateShare share{.updated = partition_.updated(replicas_->rank(), is_sharded_ ? 1 : 0),
+                    .measured = measured(),
+                    .over_ranks = [this](double mine) { return agreement_.squares(mine); },
+                    .after_update = nullptr};
+  if (!is_sharded_) return share;
+  share.after_update = [this](size_t index) {
+    if (partition_.ends_group(index) && !parameters_.is_shared(index))
+      gather_updated(partition_.group_of(index));
+  };
+  return share;
+}
+
+// What a rank updates comes to all others a group at a time: beside the updates behind it and the next
+// forward, or else while the group is in its slot; of what they share, when it is used next.
+void TrainingStep::gather_updated(size_t group) {
+  const auto gather = [&] {
+    StagedPieces staged(parameters_, &TiledMatrix::Run::value);
+    const auto rows = [&](const Partition::Piece& of) {
+      if (parameters_.is_tiled(of.parameter)) return std::vector<at::Tensor>{staged.of(of)};
+      return parameters_.rows_of(of.parameter, of.span);
+    };
+    exchange_.gather(group, rows, [&] { staged.take_apart(); });
+  };
+  const int unit = partition_.part_number(group);
+  if (!parameters_.stays_on_device(unit)) return gather();
+  gathered_.resize(partition_.groups());
+  gathered_[group] = exchange_.beside(gather, std::move(gathered_[group]));
+  parameters_.become_whole(unit, gathered_[group]);
 }
 
 // Where each micro-batch is added up over the ranks all have as many as the one that has most rows.

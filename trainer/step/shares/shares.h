@@ -24,8 +24,6 @@ class ShareExchange {
   // Of a unit, or -1: what belongs to none.
   virtual void gather(int unit, const TensorOf& shares, const TensorOf& wholes) = 0;
   virtual void add_up(int unit, const TensorOf& wholes, const TensorOf& shares) = 0;
-  // What the current stream is given from now on is behind all of it.
-  virtual void join() = 0;
 };
 
 // Without an exchange a process has all of everything.

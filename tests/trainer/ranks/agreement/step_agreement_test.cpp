@@ -43,6 +43,22 @@ TEST(StepAgreement, ExchangesEachNumberOnceAStep) {
   });
 }
 
+// Also with that of a step that is undone.
+TEST(StepAgreement, RanksTellEachOtherANumberWithTheLoss) {
+  with_agreements(false, [](Ranks& ranks, StepAgreement& agreement, int) {
+    double mine = 0;
+    agreement.tells([&] { return mine; });
+    agreement.loss(1);
+    EXPECT_EQ(agreement.told(), 0);
+    mine = ranks.rank() == 1 ? 8 : 0;
+    agreement.loss(1);
+    EXPECT_EQ(agreement.told(), 0) << "this step's has gone";
+    agreement.begin(4);
+    ranks.leads() ? agreement.ask_to_undo(false) : exchange_all(ranks, agreement);
+    EXPECT_EQ(agreement.told(), 8);
+  });
+}
+
 // From wherever it stands.
 TEST(StepAgreement, ARankAsksWithTheSumsThatAreLeft) {
   for (int made = 0; made < 4; ++made)
