@@ -1,10 +1,9 @@
 """ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8 16] [--zero STAGE ...] [--within PERCENT]
 
-Compares a step of several ranks, measured, with the estimate.
-Trains on simulated cards as ranks_overlap.py does, with 32 sequences a rank. What a step is longer than that of one
-process is what ranks add. Beside it stands what the estimate says (bench_ranks), and then its figures for up to 1,024
-ranks, which nothing here can measure. With --within it is a test of the first tables: the exit code is 1 where a step is
-further off.
+Compares a step of several ranks, measured, with the estimate. Trains on simulated cards as ranks_overlap.py does, with
+32 sequences a rank. What a step is longer than that of one process is what ranks add. Then come the estimate's figures
+(bench_ranks) for up to 1,024 ranks, which nothing here can measure. With --within it is a test of the first tables: the
+exit code is 1 where a step is further off.
 """
 import argparse
 import pathlib
