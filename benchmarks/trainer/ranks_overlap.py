@@ -57,9 +57,9 @@ def step_seconds(options, ranks, beside, more=()):
     return (many - few) / (MANY - FEW)
 
 
-def estimated(options, family, layers, ranks, zero, numerics):
+def estimated(options, family, layers, ranks, zero, numerics, rows=ROWS):
     """What bench_ranks says of the same step; numerics: the optimizer and the precision."""
-    sizes = map(str, (layers, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks, zero))
+    sizes = map(str, (layers, WIDTH, HEADS, CONTEXT, VOCABULARY, rows, ranks, zero))
     done = subprocess.run([options.build / "bin" / "bench_ranks", "step", family, *sizes, *numerics],
                           capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -1,16 +1,16 @@
-"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8 16] [--zero STAGE ...] [--within PERCENT]
+"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8 16] [--zero STAGE ...] [--rows 32] [--within PERCENT]
 
-Compares a step of several ranks, measured, with the estimate. Trains on simulated cards as ranks_overlap.py does, with
-32 sequences a rank. What a step is longer than that of one process is what ranks add. Then come the estimate's figures
-(bench_ranks) for up to 1,024 ranks, which nothing here can measure. With --within it is a test of the first tables: the
-exit code is 1 where a step is further off.
+Compares a step of several ranks, measured, with the estimate. Trains on simulated cards as ranks_overlap.py does. What
+a step is longer than that of one process is what ranks add. Then come the estimate's figures (bench_ranks) for up to
+1,024 ranks, which nothing here can measure. With --within it is a test of the first tables: the exit code is 1 where a
+step is further off.
 """
 import argparse
 import pathlib
 import subprocess
 import sys
 
-from ranks_overlap import LAYERS, estimated, step_seconds
+from ranks_overlap import LAYERS, ROWS, estimated, step_seconds
 
 
 def main():
@@ -18,8 +18,9 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--zero", type=int, nargs="+", default=[0], help="of each a table")
+    parser.add_argument("--zero", type=int, nargs="+", default=[0], help="stages of ZeRO, a table each")
     parser.add_argument("--layers", type=int, default=LAYERS)
+    parser.add_argument("--rows", type=int, default=ROWS, help="sequences of a rank")
     parser.add_argument("--within", type=float, help="percent")
     options = parser.parse_args()
     options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
@@ -38,8 +39,10 @@ def table(options, stage):
     alone, furthest = None, 0
     for ranks in options.ranks:
         zero = stage if ranks > 1 else 0
-        measured = step_seconds(options, ranks, True, [f"model.layers={options.layers}", f"run.zero={zero}"])
-        said = estimated(options, "gpt2", options.layers, ranks, zero, ("sgd", "fp32"))
+        sizes = [f"model.layers={options.layers}", f"run.zero={zero}", f"train.batch={options.rows * ranks}",
+                 f"plan.micro_batch={options.rows}"]
+        measured = step_seconds(options, ranks, True, sizes)
+        said = estimated(options, "gpt2", options.layers, ranks, zero, ("sgd", "fp32"), options.rows)
         alone = measured if ranks == 1 else alone
         added = f"{1e3 * (measured - alone):.2f}" if alone else "?"
         furthest = max(furthest, abs(100 * (said["seconds"] / measured - 1)))

@@ -53,8 +53,8 @@ class Exchange {
   // What the current stream is given from now on is behind all of it. Each function above does so first.
   void join() const;
 
-  // Bytes; nothing in them outlasts a round.
-  const at::Tensor& buffer() const { return buffer_; }
+  // Bytes, for another exchange in the current stream's order; nothing in them outlasts a round.
+  const at::Tensor& buffer() const { return join(), buffer_; }
 
  private:
   using Round = Partition::Round;

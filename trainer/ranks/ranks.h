@@ -65,7 +65,7 @@ class Ranks {
   // is allocated after the first call.
   double sum(double mine);
   // At most kMostNumbers; each becomes the sum of all ranks' numbers.
-  static constexpr size_t kMostNumbers = 2;
+  static constexpr size_t kMostNumbers = 3;
   void add_up(std::span<double> numbers);
   // `flat`, a contiguous row, has a part for each rank, all as large. This rank's part becomes the sum of
   // what all ranks have in it; the other parts are then worth nothing.

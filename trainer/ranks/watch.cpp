@@ -76,7 +76,7 @@ struct Watch::State : std::enable_shared_from_this<Watch::State> {
   std::atomic<bool> waits{false}, may_be_long{true}, leaving{false}, knows{false};
   std::atomic<bool> in_wait{false};  // inside the call itself
   std::atomic<int64_t> quiet_ms{0}, waited_us{0};
-  std::atomic<bool> overdue{false}, doubts{false};
+  std::atomic<bool> overdue{false}, asks_others{false};
 
   Mutex<LockOrder::kLeaf> mutex;
   std::condition_variable_any changed, poked;
@@ -227,7 +227,7 @@ void Watch::State::look(milliseconds passed) {
   overdue = judge.overdue();
   {
     const Locked lock(mutex);
-    wants_all = judge.asks_all() || doubts;
+    wants_all = judge.asks_all() || asks_others;
     if (found && !claim)
       claim = Incident{.number = settings.number, .rank = found->rank, .cause = found->cause};
   }
@@ -395,10 +395,18 @@ bool Watch::begin_end() {
   return !std::exchange(state_->ending, true);
 }
 
+// The judge learns of a silence at an exchange behind the bound; another rank's judge tells it by the store.
 void Watch::await_others() {
-  state_->doubts = true;
+  if (state_->leaving) return;
+  waits("a sign of life of the other ranks");
+  const milliseconds most = state_->settings.judge.bound + 3 * state_->settings.beat + kLongestAnswer;
   std::vector<Beat> first;
-  state_->await(state_->settings.judge.bound, [&](State& it) SPILLWAY_REQUIRES(it.mutex) {
+  {
+    const Locked lock(state_->mutex);
+    state_->observed.all.clear();
+    state_->asks_others = true;
+  }
+  state_->await(most, [&](State& it) SPILLWAY_REQUIRES(it.mutex) {
     const std::vector<Beat>& now = it.observed.all;
     if (it.incident) return true;
     if (now.size() != it.settings.judge.size) return false;

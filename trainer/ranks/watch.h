@@ -83,8 +83,9 @@ class Watch {
   std::optional<Incident> incident() const;
   // Who returns true ends the process, and the other side stays out of its way.
   bool begin_end();
-  // Until each other rank has given a sign of life, an incident is known, or the bound is over: before this
-  // one takes a fault for its own that the end of another one may have led to.
+  // Waits until each other rank has given a sign of life, or an incident is known, about as long as the
+  // bound: before this rank takes a fault for its own that the end of another one may have led to. After
+  // `leave` nobody looks for a cause any more.
   void await_others();
   // The fault of `rank`, this one or one for which all end, becomes the incident, unless there is one.
   Incident say_why(const std::string& cause, uint32_t rank);

@@ -295,8 +295,8 @@ class Parameters {
   TiledMatrix* open_ = nullptr;       // of which a run is there
   Uses uses_{*this};
   LaterUpdate later_;
-  std::deque<uint32_t> waiting_;  // units that it has not come to, in their order
-  std::map<int, CopyStream::Mark> coming_;
+  std::deque<uint32_t> waiting_;            // units that it has not come to, in their order
+  std::map<int, CopyStream::Mark> coming_;  // of units, or -1: when all weights are there
   std::vector<uint32_t> accumulated_;
   std::function<void(size_t, uint32_t)> accumulated_call_;
   uint32_t micro_batch_ = 0;

@@ -56,9 +56,9 @@ class TrainingStep : public StepProgram {
   // The other ranks run the next step by this plan, for which this one has no room.
   void others_run(const Plan& plan) { running_ = plan; }
 
-  // A number that goes to the other ranks with each step's loss, and the sum of all ranks' of the last step.
-  void tell_ranks(std::function<double()> mine) { agreement_.tells(std::move(mine)); }
-  double told_by_ranks() const { return agreement_.told(); }
+  // A number that goes to the other ranks with what they vote on, and the sum of all ranks' (StepAgreement).
+  void give_notice(std::function<double()> mine) { agreement_.give_notice(std::move(mine)); }
+  double notices() const { return agreement_.notices(); }
 
   // Goes on with the rows that have no loss yet; `begin_evaluation` forgets them all.
   void begin_evaluation();

@@ -6,6 +6,7 @@
 
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/planner.h"
+#include "trainer/plan/stages/stage.h"
 
 namespace spillway::trainer {
 namespace {
@@ -129,6 +130,21 @@ TEST(RankExchange, WeightsAreHiddenBesideTheNextForward) {
   machine.flops = 1e15, machine.memory_bytes_per_second = 1e15, machine.launch_seconds = 1e-9;
   const StepTime beside = time(1, Place::kDevice), behind = time(1, Place::kHost);
   EXPECT_NEAR(beside.ranks, behind.ranks, 0.02 * behind.ranks) << "there is nothing to hide them beside";
+}
+
+TEST(RankExchange, IsHiddenOnEachStageOfAPipeline) {
+  Machine machine = simple_machine();
+  machine.flops = 1e11;
+  for (const uint32_t number : {0u, 1u}) {
+    const auto time = [&](uint32_t ranks) {
+      Shape shape = rank_of(ranks, 1);
+      shape.stage = stage_of({2, 2}, number);
+      return estimate(shape, {.micro_batch = 8, .recompute = {1, 2}}, machine).time;
+    };
+    const StepTime four = time(4);
+    const double shown = four.ranks - time(1).ranks;  // that one waits for its neighbour alone
+    EXPECT_GT(four.ranks_hidden, 0.8 * (shown + four.ranks_hidden)) << number;
+  }
 }
 
 // What a layer is computed again of changes when the backward leaves it, and not how many parts it leaves.

@@ -2,6 +2,7 @@
 #include <c10/core/Event.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "tests/trainer/ranks/over_threads.h"
 #include "tests/trainer/simulated.h"
 
 namespace spillway::trainer {
@@ -17,11 +18,14 @@ class LateWeights : public Simulated {
     wait_for_device();
   }
 
+  static void be_late(const c10::cuda::CUDAStream& stream) {
+    EXPECT_EQ(simulator().submit(CUstream(stream.stream()), "late", nullptr, 0, kLate, nullptr, nullptr),
+              CUDA_SUCCESS);
+  }
   // Behind work on another stream.
   static CopyStream::Mark late() {
     const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool();
-    EXPECT_EQ(simulator().submit(CUstream(stream.stream()), "late", nullptr, 0, kLate, nullptr, nullptr),
-              CUDA_SUCCESS);
+    be_late(stream);
     auto mark = std::make_shared<c10::Event>(at::kCUDA);
     mark->record(stream);
     return mark;
@@ -68,6 +72,22 @@ TEST_F(LateWeights, WhatReadsThemWaits) {
 TEST_F(LateWeights, AStepBeginsWithoutThem) {
   parameters_.become_whole(0, late());
   EXPECT_LT(taken([&] { fixture_.program.save_step(); }), kLate);
+}
+
+TEST_F(LateWeights, AnExchangeRunsBehindWhatWasQueuedAndIsWaitedForWhereItIsJoined) {
+  on_ranks(2, [&](const std::shared_ptr<Ranks>& ranks) {
+    if (!ranks->leads()) return;
+    const Partition partition({}, {plain_parameter(-1, {4096})}, 2, 4096);
+    Exchange exchange(*ranks, partition, devices_[0], at::kFloat);
+    ASSERT_TRUE(exchange.runs_beside());
+    const auto current = [] { return c10::cuda::getCurrentCUDAStream(); };
+    const auto ended = [&] { exchange.beside([] {})->synchronize(); };
+    be_late(current());
+    EXPECT_GE(taken(ended), kLate * 9 / 10);
+    exchange.beside([&] { be_late(current()); });
+    EXPECT_LT(taken([] {}), kLate / 10) << "it is beside";
+    EXPECT_GE(taken([&] { exchange.join(); }), kLate * 9 / 10);
+  });
 }
 
 }  // namespace

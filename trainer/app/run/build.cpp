@@ -35,7 +35,7 @@ std::optional<Run::NoRoom> Run::build_program(const Plan& plan) {
   std::optional<NoRoom> failure;
   try {
     program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_, mesh_);
-    program_->tell_ranks([this] { return weight_of_signal(); });
+    program_->give_notice([this] { return weight_of_signal(); });
   } catch (const c10::OutOfMemoryError& error) {
     failure = NoRoom{error.what_without_backtrace(), {}};
     if (const auto* host = dynamic_cast<const HostOutOfMemory*>(&error)) failure->of_host = *host;

@@ -57,7 +57,7 @@ RunOutcome outcome_of(const std::function<Results()>& run) {
   } catch (const c10::Error& error) {
     if (auto outcome = failed_on_host(error)) return *std::move(outcome);
     RunOutcome outcome = failed(kExitError, error.what_without_backtrace());
-    outcome.of = FaultOf::kAnyDevice;
+    outcome.of = FaultOf::kThisOrAnother;
     return outcome;
   } catch (const std::exception& error) {
     if (auto outcome = failed_on_host(error)) return *std::move(outcome);

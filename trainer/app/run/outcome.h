@@ -11,8 +11,8 @@ namespace spillway::trainer {
 // Whose a fault is that ended the run of one of several ranks.
 enum class FaultOf : uint8_t {
   kThisRank,
-  kAll,        // every rank knows it, and ends for it
-  kAnyDevice,  // an error of the device: what another rank left undone may have led to it
+  kAll,            // every rank knows it, and ends for it
+  kThisOrAnother,  // an error of the device, which the end of another rank may have led to
 };
 
 struct RunOutcome {

@@ -48,7 +48,7 @@ void RankEnd::settle(Results* results, FaultOf of) {
     if (!results->incident) watch_->leave();
     return;
   }
-  if (of == FaultOf::kAnyDevice) watch_->await_others();
+  if (of == FaultOf::kThisOrAnother) watch_->await_others();
   const uint32_t rank = results->ended_by.value_or(watch_->rank());
   const std::string ended = "rank " + std::to_string(rank) + " ended: ";
   results->incident = watch_->say_why(ended + first_line(results->verdict), rank);

@@ -135,10 +135,11 @@ double Run::weight_of_signal() const {
   return 0;
 }
 
-// All ranks end after the same step, the first whose loss was added up behind the signal, and by the same
-// one, whichever of them had it; 0: none has. Of several signals the first one of these is that of all.
+// All ranks end after the same step, the first whose vote or whose evaluation came behind the signal, and by
+// the same one, whichever of them had it; 0: none has. Of several signals the first one of these is that of
+// all.
 int Run::signal_to_stop() const {
-  const double weight = ranks_->is_alone() ? weight_of_signal() : program_->told_by_ranks();
+  const double weight = ranks_->is_alone() ? weight_of_signal() : program_->notices();
   for (const SignalWeight& each : kSignals)
     if (weight >= each.of_a_rank) return each.signal;
   return 0;

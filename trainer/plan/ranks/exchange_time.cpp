@@ -15,6 +15,7 @@ RankExchange::RankExchange(const Shape& shape, const std::vector<Parameter>& tab
     std::vector<double> rounds;
     for (const Partition::Round& round : partition.rounds(group))
       rounds.push_back(double(round.elements) * ranks_ * shape.numerics.gradient_bytes());
+    if (rounds.empty()) continue;  // another stage's
     double weights = 0;
     for (const size_t i : partition.parameters_of(group))
       weights += double(stored_bytes(shape.numerics, table[i]));
@@ -79,7 +80,7 @@ double RankExchange::update_of(const Group& group, const Passes& passes) const {
 // Of what is gathered beside updates, by how much the next forward is later: it waits for each part of a
 // layer where it comes to it.
 double RankExchange::shown_before(const Passes& passes) const {
-  if (!passes.gathers_beside) return gathers();
+  if (!passes.gathers_beside) return gathers();  // also what belongs to no layer: the next one waits for it
   double updated = update_of(rest_, passes), come = updated + rest_.gather;
   const double rest_there = come;
   std::vector<double> there;

@@ -27,17 +27,15 @@ void StepAgreement::begin(uint64_t step) {
 }
 
 double StepAgreement::add_up(double mine, bool asks) {
-  std::array<double, 2> numbers{mine, asks ? 1.0 : 0.0};
+  std::array<double, 3> numbers{mine, asks ? 1.0 : 0.0, notice_ ? notice_() : 0.0};
   ranks_.add_up(numbers);
   if (numbers[1] > 0) is_asked_ = true;
+  notices_ = numbers[2];
   return numbers[0];
 }
 
 double StepAgreement::loss(double mine) {
-  if (loss_) return *loss_;
-  std::array<double, 2> numbers{mine, tells_ ? tells_() : 0.0};
-  ranks_.add_up(numbers);
-  loss_ = numbers[0], told_ = numbers[1];
+  if (!loss_) loss_ = ranks_.sum(mine);
   return *loss_;
 }
 

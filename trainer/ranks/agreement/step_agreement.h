@@ -5,8 +5,8 @@
 // that a step without a failure has no exchange more. Where the rule of the update allocates memory behind
 // that sum, there is one more, by which all know that all have what they need.
 //
-// Ranks may tell each other a number more with the loss: a sum of its own would have the host wait for all
-// that its device was given.
+// A rank's notice to the others goes with the vote: a sum of its own would have the host wait for all that
+// its device was given.
 //
 // Each number is added up once a step, whatever fails in between: the other ranks do not do it again.
 //
@@ -30,9 +30,9 @@ class StepAgreement : public RanksOfStep {
   // Of a step, of its replay, or of an evaluation: nothing is exchanged.
   void begin(uint64_t step);
   bool has_loss() const { return loss_.has_value(); }
-  // What this rank tells with each loss, and what all have told with the last one.
-  void tells(std::function<double()> mine) { tells_ = std::move(mine); }
-  double told() const { return told_; }
+  // A number that this rank gives with each vote and each evaluation, and the sum of all ranks' of the last.
+  void give_notice(std::function<double()> mine) { notice_ = std::move(mine); }
+  double notices() const { return notices_; }
   // Over the ranks.
   double loss(double mine);
   double squares(double mine);
@@ -54,8 +54,8 @@ class StepAgreement : public RanksOfStep {
   const SharedWork work_;
   const bool confirms_;
   const std::function<void(bool evaluating)> drain_;
-  std::function<double()> tells_;
-  double told_ = 0;
+  std::function<double()> notice_;
+  double notices_ = 0;
   uint64_t step_ = 0;
   std::optional<double> loss_, squares_;
   bool is_confirmed_ = false, is_asked_ = false;

@@ -23,7 +23,7 @@ WholeStates::WholeStates(const Mesh& mesh, const Architecture& model, const Nume
       parameters_(parameters),
       optimizer_(optimizer),
       zero_(zero),
-      buffer_(exchange.buffer()) {}
+      exchange_(exchange) {}
 
 std::vector<StateTensor> WholeStates::state_shapes(size_t parameter) const {
   return optimizer_state(numerics_, table_[parameter].sizes);
@@ -43,7 +43,7 @@ at::Tensor WholeStates::of_replicas(size_t parameter, const at::Tensor& mine, bo
   if (!in_shares || replicas.is_alone()) return mine.cpu().contiguous().view({-1}).view(at::kByte);
   std::vector<int64_t> bytes;
   for (const Span& section : partition_.sections(parameter)) bytes.push_back(bytes_of(section.length));
-  return gather_rows(replicas, buffer_, mine, bytes);
+  return gather_rows(replicas, exchange_.buffer(), mine, bytes);
 }
 
 // And from the stage that has it to rank 0, from host to host.
@@ -110,7 +110,7 @@ std::vector<at::Tensor> WholeStates::gather_weights(size_t group) {
     mine.push_back(parameters_.read_share(index));
     if (ranks_.leads()) wholes.push_back(at::empty(whole.sizes, at::dtype(whole.type)));
   }
-  const at::Tensor all = gather_rows(ranks_, buffer_, at::cat(mine), bytes);
+  const at::Tensor all = gather_rows(ranks_, exchange_.buffer(), at::cat(mine), bytes);
   int64_t at = 0;
   for (uint32_t rank = 0; ranks_.leads() && rank < ranks_.size(); ++rank)
     for (size_t i = 0; i < wholes.size(); ++i) {

@@ -58,7 +58,7 @@ class WholeStates {
   Parameters& parameters_;
   Optimizer& optimizer_;
   const uint32_t zero_;
-  const at::Tensor buffer_;
+  Exchange& exchange_;
 };
 
 }  // namespace spillway::trainer

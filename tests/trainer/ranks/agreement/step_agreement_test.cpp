@@ -43,19 +43,22 @@ TEST(StepAgreement, ExchangesEachNumberOnceAStep) {
   });
 }
 
-// Also with that of a step that is undone.
-TEST(StepAgreement, RanksTellEachOtherANumberWithTheLoss) {
+// Also with the vote of a step that is undone.
+TEST(StepAgreement, ANoticeGoesWithTheVote) {
   with_agreements(false, [](Ranks& ranks, StepAgreement& agreement, int) {
     double mine = 0;
-    agreement.tells([&] { return mine; });
-    agreement.loss(1);
-    EXPECT_EQ(agreement.told(), 0);
+    agreement.give_notice([&] { return mine; });
+    agreement.loss(1), agreement.squares(1);
+    EXPECT_EQ(agreement.notices(), 0);
     mine = ranks.rank() == 1 ? 8 : 0;
-    agreement.loss(1);
-    EXPECT_EQ(agreement.told(), 0) << "this step's has gone";
+    agreement.squares(1);
+    EXPECT_EQ(agreement.notices(), 0) << "this step's has gone";
     agreement.begin(4);
     ranks.leads() ? agreement.ask_to_undo(false) : exchange_all(ranks, agreement);
-    EXPECT_EQ(agreement.told(), 8);
+    EXPECT_EQ(agreement.notices(), 8);
+    mine = 1;
+    agreement.evaluation(1);
+    EXPECT_EQ(agreement.notices(), 2);
   });
 }
 
