@@ -74,7 +74,7 @@ Exchange::Places Exchange::places(const Round& round, uint32_t rank, int64_t par
     for (const at::Tensor& tensor : tensors(piece)) {
       const auto bytes = int64_t(tensor.nbytes());
       const at::Tensor there = all.narrow(0, at, bytes);
-      const bool has_type = at % int64_t(tensor.element_size()) == 0;  // else its bytes
+      const bool has_type = at % tensor.element_size() == 0;  // else its bytes
       places.here.push_back(has_type ? tensor.view({-1}) : in_bytes(tensor));
       places.there.push_back(has_type ? there.view(tensor.scalar_type()) : there);
       at += bytes;
