@@ -138,5 +138,6 @@ int run_struck(char** arguments) {
 }  // namespace spillway::trainer
 
 int main(int count, char** arguments) {
+  ::signal(SIGPIPE, SIG_IGN);  // as spillway-train has it: the others may have closed their ends
   return count == 5 ? spillway::trainer::run_struck(arguments) : 2;
 }
