@@ -41,14 +41,19 @@ class Sweep(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
         found = re.findall(r"(\w+): rank (\d), of rank (\d) (\d+) trainings, (\d+) failures, (\d+) recoveries in(.*)",
                            done.stdout)
-        # Where all fail at once there are as many trainings as the rank with most requests has.
-        own = {rank: trainings for case, rank, of, trainings, *_ in found if case == "moves" and rank == of}
+        own = {rank: int(trainings) for case, rank, of, trainings, *_ in found if case == "moves" and rank == of}
         for case in cases:
             victims = [line for line in found if line[0] == case and line[1] == line[2]]
             self.assertEqual(len(victims), 1 if case == "all" else size, done.stdout)
             for _, rank, _, trainings, failures, _, found_in in victims:
                 self.assertGreater(int(trainings), 2)
-                self.assertEqual(failures, own[rank] if case == "all" else trainings)
+                if case == "all":
+                    # As many trainings as the rank with most requests has. One with fewer fails in the later ones
+                    # when it begins the step anew, for the other's sake.
+                    self.assertEqual(int(trainings), max(own.values()))
+                    self.assertTrue(own[rank] <= int(failures) <= int(trainings), done.stdout)
+                else:
+                    self.assertEqual(failures, trainings)
                 for phase in phases:
                     self.assertIn(phase, found_in)
         return {case: [(int(line[3]), int(line[5])) for line in found if line[0] == case and line[1] != line[2]]
