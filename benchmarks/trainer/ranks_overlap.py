@@ -48,7 +48,8 @@ def run_seconds(options, ranks, steps, beside, more=()):
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=ROOT,
                               env={**os.environ, "OMP_NUM_THREADS": "1"})
         if done.returncode != 0:
-            sys.exit(done.stdout[-1500:] + done.stderr[-1500:])
+            causes = {line for line in done.stderr.splitlines() if line.startswith("spillway-train: ")}
+            sys.exit("\n".join(sorted(causes)) or done.stdout[-1500:] + done.stderr[-1500:])
         return json.loads(pathlib.Path(f"{report}.0").read_text())["counters"]["virtual_ns"] / 1e9
 
 

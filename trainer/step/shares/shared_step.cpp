@@ -1,4 +1,4 @@
-// A step of ranks that have gradients together, and weights: all exchange the same things, however many rows
+// What ranks share of a step, updates, gradients and weights: all exchange the same things, however many rows
 // each has.
 #include "trainer/step/training_step.h"
 
