@@ -99,7 +99,9 @@ def die(death, source, how):
     program = "beside_neighbour" if death == "neighbour" else death
     if source == "snapshot":
         return died_natively(program, before=NEIGHBOUR if death == "neighbour" else (), **how)
-    return died_under_run(program, *(REPLACE if source == "replace" else ()), *options, before=before, **how)
+    if source == "replace":  # names who called: nothing but the program is on the stack of an interpreter of its own
+        return died_under_run(program, *REPLACE, *options, before=before, SPILLWAY_TEST_COLD="1", **how)
+    return died_under_run(program, *options, before=before, **how)
 
 
 class Deaths(unittest.TestCase):

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "driver/simulator_control.h"
+#include "tests/sanitized.h"
 #include "tests/trainer/data/test_corpus.h"
 #include "tests/trainer/recovery/outcome.h"
 #include "tests/trainer/scratch_folder.h"
@@ -165,7 +166,7 @@ class Simulated : public testing::Test {
   }
 
   struct Sweep {
-    uint64_t points = 0, gave_up = 0;
+    uint64_t points = 0, runs = 0, gave_up = 0;
     std::string actions;
   };
   // Injects at 1, 2, 3, ... until a step needs fewer.
@@ -173,10 +174,11 @@ class Simulated : public testing::Test {
     Sweep sweep;
     const Outcome undisturbed = reference({config_.plan});
     const uint64_t at_rest = live();
-    for (uint64_t n = 1; !HasFailure(); n += every_) {
+    for (uint64_t n = 1; !HasFailure(); n += next_sample(every_)) {
       const Ran ran = run(injection, n, 1);
       if (ran.fired == 0) break;
       sweep.points = n;
+      ++sweep.runs;
       sweep.gave_up += ran.last == StepOutcome::kGaveUp;
       sweep.actions += ran.actions;
       EXPECT_EQ(live(), at_rest) << "leaked at " << n;

@@ -2,9 +2,10 @@
 // (server.py).
 //
 // It stands in for its process: the program gets its arguments, environment, folder and open files; signals
-// are passed on, and its exit status becomes this one's. What cannot be served so is run by the real
-// interpreter, as are all programs under SPILLWAY_TEST_COLD=1: those whose process identity, start or
-// allocator counts.
+// are passed on, and its exit status becomes this one's. A program whose allocator is replaced while PyTorch
+// is imported gets a process of its own, in which server.py runs it. What cannot be served so is run by the
+// real interpreter, as are all programs under SPILLWAY_TEST_COLD=1: those whose process identity, start, end
+// or allocator counts.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -73,6 +74,15 @@ static void give_way(char** words) {
   fail(other);
 }
 
+static int begins(const char* text, const char* with) {
+  return strncmp(text, with, strlen(with)) == 0;
+}
+
+// Of the interpreter's, those that server.py knows.
+static int is_option(const char* word) {
+  return word != NULL && (strcmp(word, "-B") == 0 || strcmp(word, "-u") == 0);
+}
+
 static void run_really(char** words) {
   // The name stays this program's: Python derives sys.executable and its packages' folder from it.
   const char* python = in_environment("bin/python");
@@ -80,13 +90,22 @@ static void run_really(char** words) {
   fail(python);
 }
 
-static int begins(const char* text, const char* with) {
-  return strncmp(text, with, strlen(with)) == 0;
+// By server.py, without a fork: PyTorch's import and the interpreter's end take half as long.
+static void run_alone(int count, char** words) {
+  char** all = calloc((size_t)count + 3, sizeof *all);
+  if (all == NULL) abort();
+  char** end = all;
+  *end++ = *words++;
+  while (is_option(*words)) *end++ = *words++;
+  *end++ = (char*)SPILLWAY_ZYGOTE_SERVER;
+  *end++ = (char*)"--alone";
+  while (*words != NULL) *end++ = *words++;
+  run_really(all);
 }
 
 static int is_program(char** words) {
-  do ++words;  // the options that server.py knows
-  while (*words != NULL && (strcmp(*words, "-B") == 0 || strcmp(*words, "-u") == 0));
+  do ++words;
+  while (is_option(*words));
   if (*words == NULL) return 0;
   if (strcmp(*words, "-c") == 0 || strcmp(*words, "-m") == 0) return words[1] != NULL;
   return **words != '-' && access(*words, R_OK) == 0;
@@ -99,16 +118,18 @@ static int names_its_parent(char** words) {
   return 0;
 }
 
+typedef enum { kReally, kAlone, kForked } Way;
+
 // Only PyTorch's programs start slowly, and in the tests those run on the simulator. `--mode replace` does
 // its work while PyTorch is imported.
-static int is_to_be_warm(char** words) {
+static Way way_of(char** words) {
   const char* cold = getenv("SPILLWAY_TEST_COLD");
   const char* preload = getenv("LD_PRELOAD");
   const char* mode = getenv("SPILLWAY_MODE");
-  if (cold != NULL && *cold != '\0') return 0;
-  if (preload == NULL || strstr(preload, "/sim/libcudart.so") == NULL) return 0;
-  if (mode != NULL && strcmp(mode, "replace") == 0) return 0;
-  return is_program(words) && !names_its_parent(words);
+  if (cold != NULL && *cold != '\0') return kReally;
+  if (preload == NULL || strstr(preload, "/sim/libcudart.so") == NULL) return kReally;
+  if (!is_program(words) || names_its_parent(words)) return kReally;
+  return mode != NULL && strcmp(mode, "replace") == 0 ? kAlone : kForked;
 }
 
 // What an interpreter and the libraries that it has loaded have read before the program begins.
@@ -117,8 +138,11 @@ static int counts_at_start(const char* variable) {
                                             "KMP_",  "GOMP_",  "TORCH",          "PYTORCH",
                                             "CUDA_", "TRITON", "SPILLWAY_MODE=", "SPILLWAY_DRIVER="};
   if (begins(variable, "PYTHONPATH=") || begins(variable, "PYTHONUNBUFFERED=")) return 0;
-  // torchrun's, which differ from run to run and from rank to rank: read when the ranks meet.
-  if (begins(variable, "TORCHELASTIC_")) return 0;
+  // torchrun's, which differ from run to run and from rank to rank: read when the ranks meet. Folders of
+  // compiled kernels: read when something is compiled.
+  if (begins(variable, "TORCHELASTIC_") || begins(variable, "TORCHINDUCTOR_CACHE_DIR=") ||
+      begins(variable, "TRITON_CACHE_DIR="))
+    return 0;
   // Of its allocators' settings PyTorch reads the backend when it is loaded, and the rest at the first
   // allocation.
   if (begins(variable, "PYTORCH_") && strstr(variable, "ALLOC_CONF=") != NULL)
@@ -190,6 +214,16 @@ static void redirect(int descriptor, const char* path, int flags) {
   if (file != descriptor) close(file);
 }
 
+static void preload_first(const char* path) {
+  const char* others = getenv("LD_PRELOAD");
+  const size_t room = strlen(path) + strlen(others) + 2;
+  char* all = malloc(room);
+  if (all == NULL) abort();
+  snprintf(all, room, "%s:%s", path, others);
+  setenv("LD_PRELOAD", all, 1);
+  free(all);
+}
+
 // The server, in a session of its own: it outlives this process, and keeps nothing of it open.
 static void become_server(const char* socket_path, const char* log_path, int ready) {
   setsid();
@@ -202,6 +236,7 @@ static void become_server(const char* socket_path, const char* log_path, int rea
   if (chdir("/") != 0) _exit(1);
   unsetenv("PYTHONPATH");
   unsetenv("PYTHONUNBUFFERED");
+  preload_first(SPILLWAY_KEEP_OPERATORS);
   char* words[] = {own_path, (char*)SPILLWAY_ZYGOTE_SERVER, (char*)socket_path, NULL};
   run_really(words);
 }
@@ -377,13 +412,14 @@ static void end_as(int status) {
 }
 
 int main(int count, char** words) {
-  (void)count;
   find_environment();
   give_way(words);
   // Importing PyTorch takes three times as long where its bytecode is not kept in the environment.
   unsetenv("PYTHONDONTWRITEBYTECODE");
-  const int server = is_to_be_warm(words) ? connect_to_server() : -1;
-  note_start(server < 0 ? "started\n" : "forked\n");
+  const Way way = way_of(words);
+  const int server = way == kForked ? connect_to_server() : -1;
+  note_start(way == kAlone ? "alone\n" : server < 0 ? "started\n" : "forked\n");
+  if (way == kAlone) run_alone(count, words);
   if (server < 0) run_really(words);
   struct sigaction action = {.sa_handler = pass_on};
   for (size_t i = 0; i < sizeof kPassedOn / sizeof *kPassedOn; ++i) sigaction(kPassedOn[i], &action, NULL);

@@ -1,12 +1,14 @@
 """An interpreter with PyTorch imported, forked for each program that a test starts: the tests' `python` asks it.
 
 Usage: server.py SOCKET. Writes 'y' to descriptor 3 once it listens. Ends after three minutes without a program.
+Usage: server.py --alone WORD... . Runs the program of these words, of `python WORD...`, itself.
 """
 import atexit
 import builtins
 import ctypes
 import fcntl
 import gc
+import importlib.machinery
 import io
 import os
 import runpy
@@ -238,11 +240,12 @@ def status_of(end):
     return 1
 
 
-def finish(status, shared_modules):
-    """Ends the process as the interpreter would, but that what it shares with the server stays: to free those objects,
-    page by page, takes longer than most programs. Libraries' own functions for the end run as ever."""
-    from torch import distributed
-    if distributed.is_initialized():  # what it holds is in a module of the server's, and must go before libraries end
+def finish(status, stays):
+    """Ends the process as the interpreter would, but that modules whose names `stays` is true of keep what they have: to
+    free those objects, page by page, takes longer than most programs. Libraries' own functions for the end run as
+    ever."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed and distributed.is_initialized():  # what it holds must go before libraries end
         gc.unfreeze()  # else nanobind reports the frozen objects as leaked
         sys.exit(status)
     threading._shutdown()  # waits for the program's threads
@@ -252,7 +255,7 @@ def finish(status, shared_modules):
             file.flush()
     except (OSError, ValueError):
         sys.exit(status)  # the interpreter has words and a status for this
-    for name in set(sys.modules) - shared_modules | {"__main__"}:
+    for name in {name for name in sys.modules if not stays(name)} | {"__main__"}:
         names = getattr(sys.modules.pop(name), "__dict__", {})
         if names is not globals():  # after `-m` this file is __main__ again
             names.clear()
@@ -277,21 +280,60 @@ def import_for_many():
     gc.enable()
 
 
-if __name__ == "__main__":
-    del sys.path[0]  # the folder of this file
+class TorchFinder:
+    """Finds PyTorch as ever, and lets it be imported without looking for garbage: nearly all of that stays."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        found = importlib.machinery.PathFinder.find_spec(name, path, target)
+        load = found and found.loader.exec_module
+
+        def exec_module(module):
+            gc.disable()
+            try:
+                load(module)
+            finally:
+                gc.freeze()
+                gc.enable()
+
+        if found:
+            found.loader.exec_module = exec_module
+        return found
+
+
+def is_installed(name):
+    """Of modules that are not the program's own."""
+    origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "built-in"
+    return origin in ("built-in", "frozen") or origin.startswith((sys.prefix, sys.base_prefix))
+
+
+def be_forked(socket_path):
+    """Serves, and returns in each program's process: its words, and what finish() is to keep."""
     gc.disable()  # nearly all that is imported stays
     import_for_all()
     gc.enable()
-    server = Server(sys.argv[1])
+    server = Server(socket_path)
     os.write(3, b"y")
     os.close(3)
-    asked = server.serve()
-    del server
+    request = server.serve()
     shared = set(sys.modules)
-    become(asked)
+    become(request)
+    return request.words, shared.__contains__
+
+
+def be_alone(words):
+    sys.meta_path.insert(0, TorchFinder())
+    return words, is_installed
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of this file
+    program, kept = be_alone(sys.argv[2:]) if sys.argv[1] == "--alone" else be_forked(sys.argv[1])
     try:
-        run(asked.words)
+        run(program)
         code = 0
     except SystemExit as end:
         code = status_of(end)
-    finish(code, shared)
+    finish(code, kept)

@@ -154,12 +154,36 @@ class Zygote(unittest.TestCase):
             self.assertEqual(outputs[0], outputs[1])
             self.assertIn("1048576", outputs[0])
 
-    def test_one_whose_allocator_is_replaced_at_the_import_starts_by_itself(self):
-        words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", "--", PYTHON,
-                 "-c", "import torch"]
-        subprocess.run([str(word) for word in words], check=True, capture_output=True, cwd=self.folder,
-                       env=self.environment())
-        self.assertEqual(self.starts.read_text(), "started\n")
+    def replaced(self, *words, cold=False):
+        """A program whose allocator is replaced while PyTorch is imported: status, outputs."""
+        all_words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", "--", PYTHON,
+                     *words]
+        done = subprocess.run([str(word) for word in all_words], capture_output=True, text=True, cwd=self.folder,
+                              env=self.environment(cold))
+        return done.returncode, done.stdout, done.stderr
+
+    def test_one_whose_allocator_is_replaced_has_a_process_of_its_own_and_does_the_same(self):
+        shows = "import gc, os, sys, threading\n" \
+                "print(sys.argv, sys.path[0], sys.executable, sys.flags.dont_write_bytecode, 'torch' in sys.modules)\n" \
+                "import torch\n" \
+                "class Held:\n" \
+                "    def __del__(self, write=os.write): write(1, b'freed ')\n" \
+                "held, kept = Held(), torch.ones(1 << 20, device='cuda')\n" \
+                "threading.Timer(0.1, os.write, (1, b'thread ')).start()\n" \
+                "print(__name__, gc.isenabled(), torch.cuda.memory_allocated())\n"
+        script = self.folder / "script.py"
+        for words, ends, status in ((("-c",), "sys.exit(7)", 7), (("-B", "script.py", "a"), "1 / 0", 1),
+                                    (("-m", "script", "b"), "raise SystemExit('said')", 1)):
+            with self.subTest(words):
+                self.starts.write_text("")
+                script.write_text(shows + ends)
+                whole = (*words, shows + ends) if words == ("-c",) else words
+                own = self.replaced(*whole)
+                self.assertEqual(self.starts.read_text(), "alone\n")
+                self.assertEqual(own, self.replaced(*whole, cold=True))
+                self.assertEqual((own[0], "freed" in own[1]), (status, True), own)
+        self.assertEqual(self.replaced("-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")[0],
+                         self.replaced("-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", cold=True)[0])
 
 
 if __name__ == "__main__":

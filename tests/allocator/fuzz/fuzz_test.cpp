@@ -4,6 +4,7 @@
 #include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/allocator/fuzz/fuzz_machine.h"
+#include "tests/sanitized.h"
 
 namespace spillway::testing {
 namespace {
@@ -151,15 +152,18 @@ class Fuzz : public SimulatedDevice {
   uint64_t brought_back = 0;
 };
 
+constexpr uint64_t kEachChecked = kSanitized ? 4000 : 20000;
+
 TEST_F(Fuzz, EveryInstructionIsChecked) {
-  run(number("SPILLWAY_FUZZ_SEED", 1), 20000, 1);
+  run(number("SPILLWAY_FUZZ_SEED", 1), kEachChecked, 1);
 }
 
 TEST_F(Fuzz, AMillionInstructions) {
   // Slices of a million, each with an allocator and a seed of its own: one that fails is repeated alone by
   // the seed that it printed.
   constexpr uint64_t kSlice = 1000000;
-  const uint64_t seed = number("SPILLWAY_FUZZ_SEED", 2), count = number("SPILLWAY_FUZZ_OPERATIONS", kSlice);
+  const uint64_t seed = number("SPILLWAY_FUZZ_SEED", 2);
+  const uint64_t count = number("SPILLWAY_FUZZ_OPERATIONS", kSlice / kShorter);
   for (uint64_t done = 0; done < count && !HasFailure(); done += kSlice) {
     if (done != 0) start();
     run(seed + done / kSlice, std::min(kSlice, count - done), 500);
@@ -173,11 +177,11 @@ class LargeHandlesFuzz : public Fuzz {
 };
 
 TEST_F(LargeHandlesFuzz, EveryInstructionIsChecked) {
-  run(number("SPILLWAY_FUZZ_SEED", 4), 20000, 1);
+  run(number("SPILLWAY_FUZZ_SEED", 4), kEachChecked, 1);
 }
 
 TEST_F(LargeHandlesFuzz, ManyInstructions) {
-  run(number("SPILLWAY_FUZZ_SEED", 5), number("SPILLWAY_FUZZ_OPERATIONS", 300000), 500);
+  run(number("SPILLWAY_FUZZ_SEED", 5), number("SPILLWAY_FUZZ_OPERATIONS", 300000 / kShorter), 500);
 }
 
 // Without a handler, so that nothing makes room: the largest request that is said to succeed does, and no

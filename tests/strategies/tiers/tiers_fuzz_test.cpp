@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "strategies/ladder/ladder.h"
+#include "tests/sanitized.h"
 #include "tests/strategies/tiers/open_gate.h"
 #include "tests/strategies/tiers/tiers_machine.h"
 
@@ -157,7 +158,7 @@ class TiersFuzz : public SimulatedDevice {
 TEST_F(TiersFuzz, EveryInstructionIsChecked) {
   constexpr uint64_t kSlice = 600, kSlices = 8;
   const uint64_t seed = number("SPILLWAY_FUZZ_SEED", 1);
-  const uint64_t count = number("SPILLWAY_FUZZ_OPERATIONS", kSlices * kSlice);
+  const uint64_t count = number("SPILLWAY_FUZZ_OPERATIONS", kSanitized ? 2 * kSlice : kSlices * kSlice);
   for (uint64_t done = 0; done < count && !HasFailure(); done += kSlice)
     run(seed + done / kSlice, std::min(kSlice, count - done));
   for (const auto& [what, times] : useful) {

@@ -45,7 +45,7 @@ class OnNvme : public Recovery {
   }
   // At 1, 2, 3, ... until a run needs fewer.
   uint64_t sweep(IoFault fault) {
-    for (uint64_t n = 1; !HasFailure(); n += every_) {
+    for (uint64_t n = 1; !HasFailure(); n += next_sample(every_)) {
       fault.at = n;
       const Tried run = tried(fault);
       if (run.fired == 0) return n - 1;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sanitized.h"
 #include "tests/trainer/data/test_corpus.h"
 #include "tests/trainer/recovery/failing_allocator.h"
 #include "tests/trainer/recovery/outcome.h"
@@ -114,17 +115,12 @@ class Recovery : public testing::Test {
     std::string phases, actions;
   };
 
-// The release build fails every request; a sanitized run is many times slower and takes samples.
-#if defined(__SANITIZE_ADDRESS__)
-  uint64_t every_ = 11;
-#else
   uint64_t every_ = 1;
-#endif
 
   Sweep sweep(bool persistent) {
     Sweep sweep;
     const Outcome undisturbed = scheduled({config_.plan, config_.plan});
-    for (uint64_t n = 1;; n += every_) {
+    for (uint64_t n = 1;; n += next_sample(every_)) {
       const Disturbed run = disturbed(n, persistent);
       if (allocator_.fired == 0) return sweep;
       sweep.requests = n;

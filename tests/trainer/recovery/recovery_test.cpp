@@ -1,5 +1,7 @@
 // The real training step under injected failures of every allocation that it makes, on the CPU: what it
 // computes is bitwise what an undisturbed run computes, or a run that is given the same plans.
+#include <cstdlib>
+
 #include "tests/trainer/recovery/recovery_fixture.h"
 
 namespace spillway::trainer {
@@ -154,7 +156,9 @@ TEST_P(RecoveryOfFamily, ASplitIsTheSameMathematics) {
   EXPECT_NEAR(plain.norms[1], other.norms[1], 1e-4 * plain.norms[1]);
 }
 
+// A step of T5 has most requests: tools/soak fails each of them, each commit every seventh.
 TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
+  if (GetParam() == Family::kT5 && std::getenv("SPILLWAY_EVERY_REQUEST") == nullptr) every_ = 7;
   expect_served(sweep(false), "recompute");
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 class OnDevices : public Simulated {
  protected:
-  static constexpr uint64_t kSteps = 20;
+  static constexpr uint64_t kSteps = kSanitized ? 8 : 20;
 
   OnDevices() {
     config_.train = {.steps = kSteps, .batch = 5, .warmup = 2};

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/sanitized.h"
 #include "tests/trainer/run/program.h"
 #include "tests/trainer/scratch_folder.h"
 
@@ -20,7 +21,8 @@ class Signals : public testing::Test {
     ScratchFolder::write(scratch_.file("x.toml"),
                          "[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 8\n[data]\ncorpus = \"" +
                              scratch_.corpus() +
-                             "\"\n[train]\nsteps = 1500\nbatch = 2\n[run]\ndevice = \"cpu\"\nthreads = 1\n");
+                             "\"\n[train]\nsteps = " + std::to_string(kSanitized ? 400 : 1500) +
+                             "\nbatch = 2\n[run]\ndevice = \"cpu\"\nthreads = 1\n");
   }
   pid_t start(const std::string& out, std::vector<std::string> more = {}) {
     more.insert(more.end(), {"--config", scratch_.file("x.toml"), "--quiet", "--set",
