@@ -103,11 +103,17 @@ static void run_alone(int count, char** words) {
   run_really(all);
 }
 
+// Python starts this one beside a program's own processes. It imports nothing.
+static int is_resource_tracker(const char* code) {
+  return begins(code, "from multiprocessing.resource_tracker ");
+}
+
 static int is_program(char** words) {
   do ++words;
   while (is_option(*words));
   if (*words == NULL) return 0;
-  if (strcmp(*words, "-c") == 0 || strcmp(*words, "-m") == 0) return words[1] != NULL;
+  if (strcmp(*words, "-c") == 0 || strcmp(*words, "-m") == 0)
+    return words[1] != NULL && !is_resource_tracker(words[1]);
   return **words != '-' && access(*words, R_OK) == 0;
 }
 
