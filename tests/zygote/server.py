@@ -241,9 +241,10 @@ def status_of(end):
 
 
 def finish(status, stays):
-    """Ends the process as the interpreter would, but that modules whose names `stays` is true of keep what they have: to
-    free those objects, page by page, takes longer than most programs. Libraries' own functions for the end run as
-    ever."""
+    """Ends the process as the interpreter would, but that modules whose names `stays` is true of keep what they have.
+
+    To free those objects, page by page, takes longer than most programs. Libraries' own functions for the end run as
+    ever, but for the server's LibTorch (keep_operators.c)."""
     distributed = sys.modules.get("torch.distributed")
     if distributed and distributed.is_initialized():  # what it holds must go before libraries end
         gc.unfreeze()  # else nanobind reports the frozen objects as leaked

@@ -156,15 +156,16 @@ class Zygote(unittest.TestCase):
 
     def replaced(self, *words, cold=False):
         """A program whose allocator is replaced while PyTorch is imported: status, outputs."""
-        all_words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", "--", PYTHON,
-                     *words]
+        all_words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", "--",
+                     PYTHON, *words]
         done = subprocess.run([str(word) for word in all_words], capture_output=True, text=True, cwd=self.folder,
                               env=self.environment(cold))
         return done.returncode, done.stdout, done.stderr
 
     def test_one_whose_allocator_is_replaced_has_a_process_of_its_own_and_does_the_same(self):
         shows = "import gc, os, sys, threading\n" \
-                "print(sys.argv, sys.path[0], sys.executable, sys.flags.dont_write_bytecode, 'torch' in sys.modules)\n" \
+                "print(sys.argv, sys.path[0], sys.executable, sys.flags.dont_write_bytecode)\n" \
+                "print('torch' in sys.modules)\n" \
                 "import torch\n" \
                 "class Held:\n" \
                 "    def __del__(self, write=os.write): write(1, b'freed ')\n" \
