@@ -99,7 +99,7 @@ def die(death, source, how):
     program = "beside_neighbour" if death == "neighbour" else death
     if source == "snapshot":
         return died_natively(program, before=NEIGHBOUR if death == "neighbour" else (), **how)
-    if source == "replace":  # names who called: nothing but the program is on the stack of an interpreter of its own
+    if source == "replace":  # the report names who called, and server.py's frames would be on the stack
         return died_under_run(program, *REPLACE, *options, before=before, SPILLWAY_TEST_COLD="1", **how)
     return died_under_run(program, *options, before=before, **how)
 

@@ -1,5 +1,6 @@
-// Preloaded into server.py: LibTorch's operators are not taken out of their tables one by one when a program
-// ends. That writes to what the programs share with the server, and takes longer than most of them.
+// Preloaded into server.py: the static objects of libtorch_cpu.so stay when a program ends. Its operators are
+// taken out of their tables one by one there, which writes to what the programs share with the server, and
+// takes longer than most of them.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -22,9 +23,10 @@ static int has_operators(const void* library) {
 
 // Called by every constructor of a static object, for its destructor.
 __attribute__((visibility("default"))) int __cxa_atexit(Destructor function, void* object, void* library) {
-  static Register next;
-  static const void* last;
-  static int is_kept;
+  // Of this thread: functions have static objects too.
+  static _Thread_local Register next;
+  static _Thread_local const void* last;
+  static _Thread_local int is_kept;
   if (next == NULL) next = find_next();
   if (library != last || last == NULL) {
     last = library;

@@ -292,12 +292,14 @@ class TorchFinder:
         load = found and found.loader.exec_module
 
         def exec_module(module):
+            was_enabled = gc.isenabled()
             gc.disable()
             try:
                 load(module)
             finally:
                 gc.freeze()
-                gc.enable()
+                if was_enabled:
+                    gc.enable()
 
         if found:
             found.loader.exec_module = exec_module
@@ -305,8 +307,8 @@ class TorchFinder:
 
 
 def is_installed(name):
-    """Of modules that are not the program's own."""
-    origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "built-in"
+    """Of a module that comes from the interpreter or its environment, and not from the program."""
+    origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or ""
     return origin in ("built-in", "frozen") or origin.startswith((sys.prefix, sys.base_prefix))
 
 

@@ -156,7 +156,7 @@ TEST_P(RecoveryOfFamily, ASplitIsTheSameMathematics) {
   EXPECT_NEAR(plain.norms[1], other.norms[1], 1e-4 * plain.norms[1]);
 }
 
-// A step of T5 has most requests: tools/soak fails each of them, each commit every seventh.
+// A step of T5 has most requests: here every seventh fails, in tools/soak each.
 TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
   if (GetParam() == Family::kT5 && std::getenv("SPILLWAY_EVERY_REQUEST") == nullptr) every_ = 7;
   expect_served(sweep(false), "recompute");
