@@ -307,8 +307,8 @@ class TorchFinder:
 
 
 def is_installed(name):
-    """Of a module that comes from the interpreter or its environment, and not from the program."""
-    origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or ""
+    """False of a module from a file of the program's. What libraries make without a file counts as theirs."""
+    origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "built-in"
     return origin in ("built-in", "frozen") or origin.startswith((sys.prefix, sys.base_prefix))
 
 
