@@ -185,6 +185,7 @@ static uint64_t key_of_process(void) {
   for (char** at = environ; *at != NULL; ++at)
     if (counts_at_start(*at)) sum += mix(0xcbf29ce484222325u, *at, strlen(*at));
   uint64_t hash = mix_file(mix_preloaded(sum), SPILLWAY_ZYGOTE_SERVER);
+  hash = mix_file(hash, SPILLWAY_KEEP_OPERATORS);
   hash = mix(hash, environment, strlen(environment));
   hash = mix_file(hash, in_environment("pyvenv.cfg"));  // the folder may have been made anew
   const int addresses = personality(0xffffffff);

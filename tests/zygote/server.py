@@ -257,8 +257,8 @@ def finish(status, stays):
     except (OSError, ValueError):
         sys.exit(status)  # the interpreter has words and a status for this
     for name in {name for name in sys.modules if not stays(name)} | {"__main__"}:
-        names = getattr(sys.modules.pop(name), "__dict__", {})
-        if names is not globals():  # after `-m` this file is __main__ again
+        names = getattr(sys.modules.pop(name), "__dict__", None)
+        if isinstance(names, dict) and names is not globals():  # after `-m` this file is __main__ again
             names.clear()
     gc.collect()
     ctypes.PyDLL(None).exit(status)  # with the interpreter's lock: libraries let go of Python's objects
