@@ -78,7 +78,10 @@ class Zygote(unittest.TestCase):
     def test_what_runs_at_its_end(self):
         script = self.folder / "ends.py"
         script.write_text(
-            "import atexit, os, sys, threading, time, torch\n"
+            "import atexit, ctypes, os, sys, threading, time, torch\n"
+            "c = ctypes.CDLL(None)\n"
+            "c.strdup.restype = ctypes.c_void_p\n"
+            "c.__cxa_atexit(ctypes.cast(c.puts, ctypes.c_void_p), ctypes.c_void_p(c.strdup(b' library ')), None)\n"
             "class Held:\n"
             "    def __del__(self, write=os.write): write(1, f'freed-{self.name} '.encode())\n"
             "def late():\n"
@@ -94,6 +97,7 @@ class Zygote(unittest.TestCase):
         cold = self.run_one(script, cold=True)
         self.assertEqual((status, sorted(said.split())), (cold[0], sorted(cold[1].split())))
         self.assertEqual((status, "thread" in said, "atexit" in said, said.count("freed")), (3, True, True, 2), said)
+        self.assertIn("library", said)
         self.assertIn("not flushed", said)
 
     def test_how_it_ends(self):
