@@ -1,5 +1,5 @@
-"""gpu-check's tables find what they are there to find: wrong verdicts and errors over their bars, and a kernel of
-8-bit AdamW that has other bits than a processor, is slow, or is not there. A first spill may be slow, a second one not.
+"""gpu-check's tables find what they are there to find: wrong verdicts and errors over their bars, and kernels of AdamW
+that have other bits than a processor, are slow, or are not there. A first spill may be slow, a second one not.
 
 The card and the rehearsal are made up here, so that the truth is known.
 """
@@ -10,7 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tools"))
-from gpu_check import quantized, rehearsals, rescues  # noqa: E402
+from gpu_check import rehearsals, rescues, updates  # noqa: E402
 from gpu_check.machine import CheckFailed  # noqa: E402
 from gpu_check.part import Part  # noqa: E402
 
@@ -68,26 +68,27 @@ assert failed and "FAIL | exit code 7" in text, text
 
 
 class Updated:
-    """A card on which an update of 8-bit moments was found to be so."""
+    """A card on which the updates of AdamW were found to be so: that of 8-bit moments, and as it should be the other."""
 
-    def __init__(self, **found):
-        self.simulated = found.get("simulated", False)
-        self.found = {"simulated": self.simulated, "remark": "", "numbers": 1000,
-                      "kernel_apart": 0, "kernel_bytes_per_second": 8e11,
-                      "operators_apart": 0, "operators_bytes_per_second": 1e11,
-                      "copy_bytes_per_second": 1e12, **found}
+    def __init__(self, simulated=False, **found):
+        self.simulated = simulated
+        right = {"remark": "", "kernel_apart": 0, "kernel_bytes_per_second": 8e11,
+                 "operators_apart": 0, "operators_bytes_per_second": 1e11}
+        self.found = {"simulated": simulated, "numbers": 1000, "copy_bytes_per_second": 1e12,
+                      "adamw8bit": {**right, **found}, "adamw": {**right, "kernel_bytes_per_second": 9e11}}
 
     def start(self, command, environment):
         return subprocess.CompletedProcess(command, 0, json.dumps(self.found), "")
 
 
 def said_of_update(**found):
-    outcome = quantized.compare(Updated(**found))
+    outcome = updates.compare(Updated(**found))
     return outcome.failed, "\n".join(outcome.rows)
 
 
 failed, text = said_of_update()
-assert not failed and "| the kernel | 0 | 800 | 0.80 |" in text and "operators | 0 | 100 | 0.10 |" in text, text
+assert not failed and "8-bit AdamW, the kernel | 0 | 800 | 0.80 |" in text, text
+assert "8-bit AdamW, LibTorch's operators | 0 | 100 | 0.10 |" in text and "| AdamW, the kernel | 0 | 900 |" in text, text
 failed, text = said_of_update(operators_apart=3, operators_apart_in={"Subnormal": 3})
 assert failed and "FAIL: LibTorch's operators: 3 numbers have other bits (Subnormal: 3)" in text, text
 assert "of the kernel" not in text, text
@@ -95,10 +96,13 @@ failed, text = said_of_update(simulated=True, operators_apart=3)
 assert not failed and "operators | 3 |" in text, text
 failed, text = said_of_update(kernel_apart=2, kernel_apart_in={"Zero": 2}, operators_apart=1,
                               kernel_bytes_per_second=1e11)
-assert failed and text.count("FAIL") == 3, text
+assert failed and text.count("8-bit AdamW | FAIL") == text.count("FAIL") == 3, text
 assert "FAIL: the kernel: 2 numbers have other bits (Zero: 2)" in text, text
 failed, text = said_of_update(kernel_bytes_per_second=4e11)
 assert failed and "FAIL: the kernel moves 0.40 of what a copy does" in text, text
+slow = Updated()
+slow.found["adamw"]["kernel_bytes_per_second"] = 7e11
+assert "AdamW | FAIL: the kernel moves 0.70 of what a copy does" in "\n".join(updates.compare(slow).rows)
 failed, text = said_of_update(remark="8-bit AdamW by LibTorch's operators: NVRTC was not found")
 assert failed and "FAIL: 8-bit AdamW by LibTorch's operators: NVRTC was not found" in text, text
 failed, text = said_of_update(simulated=True, kernel_bytes_per_second=1)

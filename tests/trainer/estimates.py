@@ -112,11 +112,12 @@ def run(process, corpus, settings, folder):
 def compare(free, corpus, pairs, names):
     model, plan = names
     process = free.get()
-    with tempfile.TemporaryDirectory() as folder:
-        read = pairs if "pairs" in model else corpus
-        peaks = run(process, read, MODELS[model] + PLANS[plan], pathlib.Path(folder))
-    free.put(process)
-    return peaks
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            read = pairs if "pairs" in model else corpus
+            return run(process, read, MODELS[model] + PLANS[plan], pathlib.Path(folder))
+    finally:
+        free.put(process)  # after a failure, too: others wait for it
 
 
 def main():

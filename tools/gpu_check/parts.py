@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Everything that gpu-check looks at, in the order of what decides most: what the driver does, whether values are
 right, what things cost, and programs."""
-from . import allocator, beyond, figures, hooks, manifest, overheads, probing, quantized, rehearsals, rescues, serving
-from . import simulated_machine, techniques
+from . import allocator, beyond, figures, hooks, manifest, overheads, probing, rehearsals, rescues, serving
+from . import simulated_machine, techniques, updates
 from .machine import BUILD, CORPUS, ROOT, torch_version
 from .part import Group, Part
 
@@ -12,11 +12,11 @@ GROUPS = {group.name: group for group in (
     figures.GROUP,
     Group("trials", ["", "| trial of spillway doctor | state | found |", "|---|---|---|"]),
     Group("checks", ["", "| check | result | figure |", "|---|---|---|"]),
-    hooks.GROUP, quantized.GROUP, Group("overheads", []), techniques.GROUP, beyond.GROUP, rehearsals.GROUP)}
+    hooks.GROUP, updates.GROUP, Group("overheads", []), techniques.GROUP, beyond.GROUP, rehearsals.GROUP)}
 # What --only names: groups that belong together.
 CHOICES = {
-    "probe": ("probe", "machine", "figures"), "checks": ("trials", "checks"), "costs": ("hooks", "8-bit AdamW"),
-    "overheads": ("overheads",), "techniques": ("techniques", "8-bit AdamW"), "beyond": ("beyond the card",),
+    "probe": ("probe", "machine", "figures"), "checks": ("trials", "checks"), "costs": ("hooks", "updates"),
+    "overheads": ("overheads",), "techniques": ("techniques", "updates"), "beyond": ("beyond the card",),
     "rehearsals": ("rehearsals",)}
 # Without a word about it, and with a time to keep to: the others take over an hour.
 FEW_PROGRAMS = ["grad_scaler", "gpt2_fixed_length"]
@@ -32,7 +32,7 @@ def all_parts(options):
     return [
         *probing.parts(), simulated_machine.PART, *figures.PARTS_OF_FIGURES, rescues.TRIALS,
         *allocator.CHECKS, *rescues.CHECKS, *allocator.TRAINER_CHECKS, hooks.PART,
-        Part("overheads", "libraries and workspaces", 60, overheads.look), quantized.PART,
+        Part("overheads", "libraries and workspaces", 60, overheads.look), updates.PART,
         *techniques.parts(options.technique), *beyond.PARTS, *serving.PARTS, *rehearsals.parts(programs(options))]
 
 
@@ -52,8 +52,8 @@ def obstacles(options):
     elif not CORPUS.exists():
         yield f"there is no {CORPUS}", needs_trainer
     if packed and version not in packed["trainers"]:
-        yield (f"bench_quantized_gpu is for torch {', '.join(packed['trainers'])}",
-               lambda part: part.group == "8-bit AdamW")
+        yield (f"bench_updates_gpu is for torch {', '.join(packed['trainers'])}",
+               lambda part: part.group == "updates")
     if packed and version not in packed["torch"]:
         yield (f"the allocator is for torch {', '.join(packed['torch'])}, not {version}",
                lambda part: part.name in ("allocator in PyTorch", "rescue in place", "training beyond its limit",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "trainer/optimizer/device_key.h"
 #include "trainer/optimizer/learning_rate.h"
@@ -17,19 +18,38 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place pla
       states_(parameters, train.numerics, place, homes, initial, std::move(folder), share_.updated),
       tiles_(home()),
       rule_(update_rule(train, parameters.size())),
-      rounding_(train.seed) {
+      rounding_(train.seed),
+      norms_(parameters.size()) {
   prepare_scratch();
+  parameters.replace_in_updates(has_masters() && share_.updated.empty());
+  if (share_.over_ranks) return;  // their gradients are added up when they have left
+  parameters.on_leaving([this](size_t first, size_t count) {
+    const at::NoGradGuard no_grad;
+    for (size_t i = first; i < first + count; ++i)
+      if (norms_[i].empty()) measure(i);
+  });
 }
+
+namespace {
+
+// Where a kernel would update a whole parameter, operators go through it in tiles.
+int64_t elements_of_scratch(int64_t tile) {
+  return std::min(kTileElements, tile);
+}
+
+}  // namespace
 
 // The tensors that a device needs for updates of its parameters, as large as the largest of them wants them.
 Optimizer::Needs Optimizer::needs_of(int device) const {
   Needs needs;
   if (!train_.numerics.rounds_stochastically()) return needs;
   for (size_t i = 0; i < states_.size(); ++i) {
-    if (device_key(parameters_.value(i)) != device) continue;
+    const at::Tensor& value = parameters_.value(i);
+    if (device_key(value) != device) continue;
+    if (train_.numerics.precision != Precision::kInt8 && rule_->works_at_once(value.device())) continue;
     const auto need = [&](const std::string& name, at::ScalarType type) {
       Need& of = needs[name];
-      of = {std::max(of.elements, states_.of(i).tile), type};
+      of = {std::max(of.elements, elements_of_scratch(states_.of(i).tile)), type};
     };
     need("value", at::kFloat), need("gradient", at::kFloat), need("bits", at::kInt);
   }
@@ -52,8 +72,8 @@ void Optimizer::prepare_scratch() {
   std::erase_if(scratch_, [&](const auto& of) { return !largest.contains(of.first); });
   for (const auto& [key, of] : largest) {
     const auto& [device, tile, rows] = of;
-    fit(needs_of(key), device, &scratch_[key]);
     rule_->reserve(device, tile);
+    fit(needs_of(key), device, &scratch_[key]);
     if (train_.numerics.rounds_stochastically()) rounding_.reserve(device);
     if (rows > 0) int8_rounding_.reserve(device, rows);
   }
@@ -111,13 +131,26 @@ std::vector<at::Tensor> on_host(const std::vector<at::Tensor>& norms) {
 }  // namespace
 
 // Of several ranks each measures its own sections, at every stage of ZeRO.
-void Optimizer::measure_norm(double loss_scale) {
+void Optimizer::measure(size_t index) {
   std::vector<at::Tensor> norms;
-  norms.reserve(parameters_.size());
-  parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) {
-    if (share_.measured.empty()) return append_norms(i, {0, parameters_.value(i).numel()}, &norms);
-    for (const Span& span : share_.measured[i]) append_norms(i, span, &norms);
-  });
+  if (share_.measured.empty())
+    append_norms(index, {0, parameters_.value(index).numel()}, &norms);
+  else
+    for (const Span& span : share_.measured[index]) append_norms(index, span, &norms);
+  norms_[index] = std::move(norms);
+}
+
+void Optimizer::measure_norm(double loss_scale) {
+  const bool repeats = bool(share_.over_ranks);
+  if (repeats) forget_norms();
+  parameters_.walk(
+      Parameters::Walk::kReadGradients, [this](size_t i) { measure(i); },
+      [this](size_t first, size_t count) {
+        return std::ranges::any_of(std::span(norms_).subspan(first, count),
+                                   [](const auto& of) { return of.empty(); });
+      });
+  std::vector<at::Tensor> norms;
+  for (const auto& of : norms_) norms.insert(norms.end(), of.begin(), of.end());
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
   for (const at::Tensor& part : on_host(norms)) {
     for (int64_t i = 0; i < part.numel(); ++i) {
@@ -143,6 +176,7 @@ void Optimizer::prepare(uint64_t step, double loss_scale) {
 }
 
 bool Optimizer::commit(Later later) {
+  forget_norms();
   if (train_.numerics.precision == Precision::kFp16Mixed && !std::isfinite(norm_)) return false;
   const at::NoGradGuard no_grad;
   scale_ = update_.scale;
@@ -179,22 +213,46 @@ at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Te
 }
 
 void Optimizer::update_tile(const TileKey& key, const Here& here) {
-  Scratch& scratch = scratch_[device_key(here.gradient)];
   Tile tile{.parameter = key.parameter,
             .begin = key.begin,
             .value = {},
-            .gradient = in_floats(scratch, "gradient", here.gradient),
+            .gradient = here.gradient,
             .states = here.states,
-            .decays = parameters_.value(key.parameter).dim() >= 2};  // norms and biases do not
-  if (train_.numerics.has_master_weights()) {
+            .decays = parameters_.value(key.parameter).dim() >= 2,  // norms and biases do not
+            .weights = {},
+            .chance = rounding_.chance({update_.number, key.parameter, 0})};
+  const bool has_master = train_.numerics.has_master_weights();
+  if (has_master) {
     tile.value = tile.states.front();
     tile.states.erase(tile.states.begin());
-  } else {
-    tile.value = read(here, key.length, scratch);
   }
-  if (update_.scale != 1) tile.gradient.mul_(scale_);
-  rule_->apply(tile);
-  store(tile, here, scratch);
+  (train_.numerics.weight_bytes() == 4 ? tile.value : tile.weights) = here.value;
+  if (rule_->apply_at_once(tile)) return;
+  const bool needs_scratch = train_.numerics.rounds_stochastically();
+  if (!needs_scratch || key.length <= kTileElements) return apply(&tile, here, key.length);
+  for (int64_t begin = 0; begin < key.length; begin += kTileElements) {
+    const int64_t length = std::min(kTileElements, key.length - begin);
+    const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, length); };
+    Tile some = tile;
+    some.begin += begin, some.weights = part(tile.weights);
+    for (at::Tensor& state : some.states) state = part(state);
+    apply(&some, {.value = part(here.value), .rows = {}, .gradient = part(here.gradient), .states = {}}, length);
+  }
+}
+
+// In floats, by a rule that leaves the rest to operators.
+void Optimizer::apply(Tile* tile, const Here& here, int64_t length) {
+  Scratch& scratch = scratch_[device_key(here.gradient)];
+  const bool by_chance = train_.numerics.rounds_stochastically();
+  tile->gradient = in_floats(scratch, "gradient", here.gradient);
+  if (!tile->value.defined()) tile->value = read(here, length, scratch);
+  if (by_chance) tile->weights.reset();
+  if (!rule_->apply_at_once(*tile)) {
+    if (update_.scale != 1) tile->gradient.mul_(scale_);
+    rule_->apply(*tile);
+    if (tile->weights.defined()) tile->weights.copy_(tile->value);
+  }
+  if (by_chance) store(*tile, here, scratch);
 }
 
 at::Tensor Optimizer::read(const Here& here, int64_t length, Scratch& scratch) {
@@ -205,23 +263,17 @@ at::Tensor Optimizer::read(const Here& here, int64_t length, Scratch& scratch) {
 }
 
 void Optimizer::store(const Tile& tile, const Here& here, Scratch& scratch) {
-  if (!train_.numerics.has_master_weights() && !train_.numerics.rounds_stochastically())
-    return;  // it is in place
   const StochasticRounding::Key key{update_.number, tile.parameter, static_cast<uint64_t>(tile.begin)};
   const auto bits = [&] { return scratch.at("bits").narrow(0, 0, tile.value.numel()); };
-  if (!here.value.defined()) {
-    const at::Tensor chances = bits().view(at::kFloat);
-    rounding_.draw(chances, key);
-    int8_rounding_.round(tile.value, tile.gradient, chances, here.rows);
-  } else if (train_.numerics.has_master_weights()) {
-    here.value.copy_(tile.value);
-  } else {
-    rounding_.round(tile.value, bits(), here.value, key);
-  }
+  if (here.value.defined()) return rounding_.round(tile.value, bits(), here.value, key);
+  const at::Tensor chances = bits().view(at::kFloat);
+  rounding_.draw(chances, key);
+  int8_rounding_.round(tile.value, tile.gradient, chances, here.rows);
 }
 
 std::vector<std::string> Optimizer::remarks() const {
   std::vector<std::string> all = rule_->remarks();
+  for (std::string& remark : rounding_.remarks()) all.push_back(std::move(remark));
   for (std::string& remark : states_.nvme().remarks()) all.push_back(std::move(remark));
   return all;
 }

@@ -23,9 +23,9 @@
 #include <map>
 
 #include "trainer/optimizer/host_number.h"
-#include "trainer/optimizer/int8_rounding.h"
+#include "trainer/optimizer/rounding/int8_rounding.h"
 #include "trainer/optimizer/states/optimizer_states.h"
-#include "trainer/optimizer/stochastic_rounding.h"
+#include "trainer/optimizer/rounding/stochastic_rounding.h"
 #include "trainer/optimizer/tiles/tile_stream.h"
 #include "trainer/optimizer/update_rule.h"
 
@@ -49,6 +49,8 @@ class Optimizer {
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
   void prepare(uint64_t step, double loss_scale = 1);
+  // What was measured of gradients before they left their device: they are to be other ones.
+  void forget_norms() { norms_.assign(norms_.size(), {}); }
   // False after an overflow: nothing was updated. With `later` layers are updated before their next use, each
   // within it (Parameters::update_later); the numbers of the update are fixed now.
   using Later = std::function<void(const std::function<void()>& layer)>;
@@ -101,12 +103,14 @@ class Optimizer {
   void prepare_scratch();
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);
   void append_norms(size_t index, const Span& span, std::vector<at::Tensor>* norms);
+  void measure(size_t index);
   void measure_norm(double loss_scale);
   Updated updated(size_t index) const;
   at::Tensor numbers(size_t index) const;  // that the model computes with
   void update(size_t index);
   void end_update();
   void update_tile(const TileKey& key, const Here& here);
+  void apply(Tile* tile, const Here& here, int64_t length);
   at::Tensor in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const;
   at::Tensor read(const Here& here, int64_t length, Scratch& scratch);
   void store(const Tile& tile, const Here& here, Scratch& scratch);
@@ -122,6 +126,7 @@ class Optimizer {
   Int8Rounding int8_rounding_;
   HostNumber scale_;
   Update update_;
+  std::vector<std::vector<at::Tensor>> norms_;  // of each parameter's gradient, in runs; none: not measured yet
   double norm_ = 0;
   uint64_t updates_ = 0;
 };

@@ -34,10 +34,12 @@ struct Updated {
 struct Tile {
   size_t parameter = 0;
   int64_t begin = 0;               // of its elements
-  at::Tensor value;                // [elements], floats; written
-  at::Tensor gradient;             // [elements], floats, scaled; scratch afterwards
+  at::Tensor value;                // [elements], floats; written; not defined: the weights are the values
+  at::Tensor gradient;             // [elements], floats, or bfloat16 beside such weights; scratch afterwards
   std::vector<at::Tensor> states;  // that are read in tiles; written
   bool decays = false;
+  at::Tensor weights;   // [elements], of fewer bits: what the value is rounded into; not defined: nothing
+  uint64_t chance = 0;  // with which weights are rounded that are the values (rounding/chance.h)
 };
 
 class UpdateRule {
@@ -50,6 +52,12 @@ class UpdateRule {
   virtual bool prepares() const { return false; }  // whether `prepare` does anything
   // Before the tiles of an update.
   virtual void begin(const Update& update) = 0;
+  // Whether `apply_at_once` updates all that is not in 8 bits there. REQUIRES: reserve(device, ...).
+  virtual bool works_at_once(at::Device) const { return false; }
+  // All of a tile's update: scales the gradient, and rounds the value into the weights. False: there is no such way
+  // here, and nothing was done.
+  virtual bool apply_at_once(const Tile&) { return false; }
+  // Of a value and a gradient in floats, which is scaled; leaves the weights as they are.
   virtual void apply(const Tile& tile) = 0;
   // After a parameter's tiles: writes the states that belong to it as a whole.
   virtual void finish(const Updated&) {}

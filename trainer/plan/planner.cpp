@@ -92,7 +92,7 @@ std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
   plans[0].head_chunks = 1;
   Plan most = plans[0];
   if (shape.model.vocabulary <= shape.model.width || !chunk_head(&most, shape.model)) return plans;
-  for (uint32_t chunks = 4; chunks < most.head_chunks; chunks *= 4) {
+  for (uint32_t chunks = 4; chunks < most.head_chunks; chunks *= 2) {
     plans.push_back(plans[0]);
     plans.back().head_chunks = chunks;
   }

@@ -15,6 +15,8 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
       prepares_(shape.numerics.optimizer == OptimizerKind::kAdafactor),
       nvme_least_bytes_(nvme_least_bytes),
       just_in_time_(plan.just_in_time),
+      measured_at_leaving_(shape.ranks == 1 && tiles_of(plan, shape.numerics) == 1),
+      replaced_(measured_at_leaving_ && shape.numerics.has_master_weights()),
       uses_(devices),
       slots_(devices),
       on_peers_(devices) {
@@ -169,6 +171,11 @@ LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
   for (uint32_t device = 0; device < uses_.size(); ++device) add_device(micro_batches, device, &all);
   if (!just_in_time_) return all;
   all.in_from(gradients_at_) += copied_.gradients, all.out_to(weights_at_) += copied_.weights;
+  if (replaced_) {
+    uint64_t& in = all.in_from(weights_at_);
+    in -= std::min(in, copied_.weights);
+    all.read -= std::min(all.read, read_of_all(weights_at_, &Roles::weights));
+  }
   all.read += read_of_all(gradients_at_, &Roles::gradients);
   all.written += on_nvme_.weights;
   all.count += count_.gradients + count_.weights;
@@ -189,7 +196,8 @@ uint64_t LayerStreams::read_of_all(Place place, uint64_t Roles::* role) const {
 
 LayerStreams::Copies LayerStreams::of_update() const {
   const uint64_t reads = prepares_ ? 1 : 0, now = just_in_time_ ? 0 : 1;  // before the update, and for it
-  const uint64_t of_gradients = 1 + reads + now, of_weights = reads + now;
+  const uint64_t for_norm = measured_at_leaving_ ? 0 : 1;
+  const uint64_t of_gradients = for_norm + reads + now, of_weights = reads + (replaced_ ? 0 : now);
   Copies copies;
   copies.in_from(gradients_at_) += of_gradients * copied_.gradients;
   copies.in_from(weights_at_) += of_weights * copied_.weights;

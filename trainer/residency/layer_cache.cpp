@@ -128,14 +128,19 @@ void LayerCache::bring(Slot* slot, const LayerBlock& block) {
   from.read_until(slot->filled);
 }
 
-void LayerCache::clear(Slot* slot, uint32_t layer) {
+// Whatever is in its memory.
+void LayerCache::take(Slot* slot, uint32_t layer) {
   if (slot->changed) write_back(slot);
   slot->layer.reset();
-  Entry& entry = entries_.at(layer);
   compute_after(slot->written, device_);
   compute_after(slot->filled, device_);
-  beginning_of(slot->memory, entry.block).zero_();
   slot->layer = layer;
+}
+
+void LayerCache::clear(Slot* slot, uint32_t layer) {
+  take(slot, layer);
+  Entry& entry = entries_.at(layer);
+  beginning_of(slot->memory, entry.block).zero_();
   slot->changed = true;
   entry.zero = false;
 }
@@ -143,7 +148,7 @@ void LayerCache::clear(Slot* slot, uint32_t layer) {
 // It is not here, and there is something to bring.
 bool LayerCache::may_come(uint32_t layer) {
   const Entry& entry = entries_.at(layer);
-  return slot_of(layer) == nullptr && !entry.zero && entry.block.home().has_bytes();
+  return slot_of(layer) == nullptr && !entry.zero && !entry.stale && entry.block.home().has_bytes();
 }
 
 void LayerCache::fetch_next(std::optional<uint32_t> present) {
@@ -200,8 +205,10 @@ void LayerCache::begin(uint32_t layer, Use use) {
     slot = free_slot(layer, order_.next(uint32_t(slots_.size())));
     TORCH_CHECK(slot != nullptr, "layer ", layer, " is used, and all ", slots_.size(),
                 " slots for layers of ", device_, " are in use");
-    entries_.at(layer).zero ? clear(slot, layer) : fetch(slot, layer);
+    const Entry& entry = entries_.at(layer);
+    entry.zero ? clear(slot, layer) : entry.stale && use == Use::kWrite ? take(slot, layer) : fetch(slot, layer);
   }
+  if (use == Use::kWrite) entries_.at(layer).stale = false;
   compute_after(slot->filled, device_);
   if (slot->users++ == 0) entries_.at(layer).block.attach(slot->memory.mutable_data_ptr());
   slot->changed |= use == Use::kWrite;

@@ -60,13 +60,15 @@ class LayerCache {
   // The layer's bytes go to another home. On an exception they are where they were.
   void move_to(uint32_t layer, std::shared_ptr<LayerHome> home);
   void set_zero(uint32_t layer);  // what it was is lost
+  // All of its numbers are written in its next use, which writes: until then nothing brings those at home.
+  void set_stale(uint32_t layer) { entries_.at(layer).stale = true; }
   // The bytes at home are what it is. REQUIRES: synchronise()
   void set_filled(uint32_t layer) { entries_.at(layer).zero = false; }
 
  private:
   struct Entry {
     LayerBlock block;
-    bool zero = false;
+    bool zero = false, stale = false;
   };
   struct Slot {
     at::Tensor memory;  // [bytes]
@@ -83,6 +85,7 @@ class LayerCache {
   Entry& entry_of(const Slot& slot);
   Slot* free_slot(uint32_t layer, const std::vector<uint32_t>& next);
   void fetch(Slot* slot, uint32_t layer);
+  void take(Slot* slot, uint32_t layer);
   void clear(Slot* slot, uint32_t layer);
   void write_back(Slot* slot);
   void bring(Slot* slot, const LayerBlock& block);

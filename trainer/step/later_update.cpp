@@ -9,6 +9,7 @@ void Parameters::update_later(LaterUpdate update) {
   finish_update();
   later_ = std::move(update);
   walk_ = Walk::kUpdate;
+  expect_new_values();
   for (const auto& [unit, range] : ranges_) waiting_.push_back(unit);
   for (size_t i = 0; i < size(); ++i)
     if (unit_of(i) < 0) later_.visit(i);

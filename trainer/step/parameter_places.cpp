@@ -1,5 +1,6 @@
 // Where parameters lie, and how they get to where they are used.
 #include <algorithm>
+#include <span>
 
 #include "trainer/step/parameters.h"
 
@@ -255,8 +256,26 @@ void Parameters::Uses::begin(uint32_t unit, Pass pass) {
 
 void Parameters::Uses::end(uint32_t unit, Pass pass) {
   owner_.used_values().end(unit, LayerCache::After::kKept);
-  if (pass == Pass::kBackward) owner_.used_gradients().end(unit, LayerCache::After::kKept);
+  if (pass == Pass::kBackward) {
+    owner_.tell_of_leaving(unit);
+    owner_.used_gradients().end(unit, LayerCache::After::kKept);
+  }
   if (owner_.has_shares()) ++owner_.uses_done_;
+}
+
+void Parameters::tell_of_leaving(uint32_t unit) {
+  if (!is_last_ || !leaving_call_ || has_shares() || !streamed_gradients_.has(unit)) return;
+  const Range& range = ranges_.at(unit);
+  const auto is_complete = [this](uint32_t accumulated) { return accumulated == micro_batch_ + 1; };
+  if (range.tiles == 1 &&
+      std::ranges::all_of(std::span(accumulated_).subspan(range.first, range.count), is_complete))
+    leaving_call_(range.first, range.count);
+}
+
+void Parameters::expect_new_values() {
+  if (!replaces_) return;
+  for (const auto& [unit, range] : ranges_)
+    if (range.tiles == 1 && streamed_values_.has(unit)) streamed_values_.cache_of(unit).set_stale(unit);
 }
 
 bool Parameters::needs_values(Walk kind) {
@@ -282,14 +301,18 @@ void Parameters::leave(Walk kind, size_t index) const {
   if (needs_values(kind)) streamed_values_.end(uint32_t(unit), After::kKept);
 }
 
-void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
+void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit,
+                      const std::function<bool(size_t, size_t)>& wanted) {
   std::vector<uint32_t> units;
   units.reserve(ranges_.size());
-  for (const auto& [unit, range] : ranges_) units.push_back(unit);
+  for (const auto& [unit, range] : ranges_)
+    if (!wanted || wanted(range.first, range.count)) units.push_back(unit);
+  if (kind == Walk::kUpdate) expect_new_values();
   streamed_gradients_.follow(units);
   if (needs_values(kind)) streamed_values_.follow(units);
   walk_tiles(kind);
   for (size_t i = 0; i < size(); ++i) {
+    if (unit_of(i) >= 0 && !std::ranges::binary_search(units, uint32_t(unit_of(i)))) continue;
     enter(kind, i);
     visit(i);
     close_run();

@@ -148,8 +148,10 @@ void Parameters::clear(uint32_t unit) {
   for (const at::Tensor* sums : tensors_of_gradients(range)) sums->zero_();
 }
 
-void Parameters::begin_micro_batch(uint32_t number) {
+void Parameters::begin_micro_batch(uint32_t number, bool is_last) {
   micro_batch_ = tile_caches_.micro_batch = number;
+  is_last_ = is_last;
+  walk_ = Walk::kReadGradients;  // for whom `on_leaving` calls
   if (has_shares()) compute_after(outer_summed_, devices_.front());
 }
 

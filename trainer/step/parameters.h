@@ -86,12 +86,15 @@ class Parameters {
 
   // Gradients to zero, but for those that an update is still to read; no micro-batch accumulated.
   void clear_gradients();
-  // From now on, backward passes are micro-batch `number`.
-  void begin_micro_batch(uint32_t number);
+  // From now on, backward passes are micro-batch `number`; with the last one accumulators are complete.
+  void begin_micro_batch(uint32_t number, bool is_last = false);
   // Called by autograd's threads when an accumulator has a parameter's gradient of a micro-batch.
   void on_accumulated(std::function<void(size_t index, uint32_t micro_batch)> call) {
     accumulated_call_ = std::move(call);
   }
+  // Called on the thread that computes with a unit, when its accumulators are complete and before they go from their
+  // device to where they live: those of parameters [first, first + count). Not of units in tiles or in shares.
+  void on_leaving(std::function<void(size_t first, size_t count)> call) { leaving_call_ = std::move(call); }
   // Waits until no thread of autograd's runs a hook of a pass that failed, and drops fresh gradients that it
   // left.
   void settle();
@@ -130,9 +133,10 @@ class Parameters {
   void follow(const std::vector<UnitUse>& uses);
   // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
   // the gradients is lost where they live on the host, unless it is to change them; values are kept if it is
-  // an update.
+  // an update. Units, of parameters [first, first + count), that are not wanted stay where they are.
   enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
-  void walk(Walk kind, const std::function<void(size_t index)>& visit);
+  void walk(Walk kind, const std::function<void(size_t index)>& visit,
+            const std::function<bool(size_t first, size_t count)>& wanted = nullptr);
   // In a visit: a parameter's numbers [begin, begin + length) and their accumulator, flat, until the next
   // run. A run begins and ends within one of `run_numbers`, a multiple of the optimizer's tiles.
   TiledMatrix::Run run(size_t index, int64_t begin, int64_t length);
@@ -146,6 +150,9 @@ class Parameters {
   // Where a run of a parameter's elements lies, in contiguous rows: its numbers, or codes and scales of whole
   // rows. REQUIRES: its unit is on the device, and it is not in tiles.
   std::vector<at::Tensor> rows_of(size_t index, const Span& span) const;
+
+  // An update writes all values and reads none: those of units that are elsewhere need not come for it.
+  void replace_in_updates(bool replaces) { replaces_ = replaces; }
 
   // A walk that updates parameters of no layer now, and each unit's before its next forward.
   struct LaterUpdate {
@@ -265,6 +272,8 @@ class Parameters {
   static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
+  void tell_of_leaving(uint32_t unit);
+  void expect_new_values();
   void clear(uint32_t unit);
   bool waits_for_update(uint32_t unit) const;
   void wait_for_weights(int unit);
@@ -299,7 +308,9 @@ class Parameters {
   std::map<int, CopyStream::Mark> coming_;  // of units, or -1: when all weights are there
   std::vector<uint32_t> accumulated_;
   std::function<void(size_t, uint32_t)> accumulated_call_;
+  std::function<void(size_t, size_t)> leaving_call_;
   uint32_t micro_batch_ = 0;
+  bool is_last_ = false, replaces_ = false;
 };
 
 }  // namespace spillway::trainer

@@ -110,6 +110,7 @@ void TrainingStep::forget_work() {
   loss_ = 0;
   passes_ = 0;
   parameters_.clear_gradients();
+  optimizer_.forget_norms();
 }
 
 void TrainingStep::save_micro_batch(uint32_t micro_batch) {
@@ -166,7 +167,8 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
                                     .before_backward =
                                         [&](const MicroBatch& one) {
                                           enter("backward");
-                                          parameters_.begin_micro_batch(one.number());
+                                          parameters_.begin_micro_batch(
+                                              one.number(), one.number() + 1 == micro_batch_count_);
                                         }};
   auto failure = guarded("forward", [&] {
     if (micro_batch == 0) follow_messages(plan);

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <regex>
 #include <string>
 #include <type_traits>
 
+#include "tests/trainer/optimizer/kernels.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/quantization/gpu_kernel.h"
@@ -16,51 +16,30 @@
 namespace spillway::trainer {
 namespace {
 
-RuntimeCompiler compiler() {
-  std::string error;
-  const auto found = RuntimeCompiler::load(&error);
-  if (!found) throw std::runtime_error(error);
-  return *found;
-}
-
-int number_in(const std::string& text, const std::string& pattern) {
-  std::smatch match;
-  return std::regex_search(text, match, std::regex(pattern)) ? std::stoi(match[1]) : -1;
-}
-
 class CompiledFor : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Capability, CompiledFor, testing::Values(75, 80, 86, 89, 90, 100, 120),
                          testing::PrintToStringParamName());
 
 TEST_P(CompiledFor, KeepsItsNumbersInRegisters) {
-  std::string error;
-  const auto binary = compiler().compile(blockwise_source(), GetParam(), &error);
-  ASSERT_TRUE(binary) << error;
-  EXPECT_THAT(binary->cubin, testing::StartsWith("\x7f"
-                                                 "ELF"));
-  EXPECT_THAT(binary->cubin, testing::HasSubstr(kBlockwiseKernel));
-  EXPECT_THAT(binary->log,
+  const Compiled kernel(blockwise_kernel(), GetParam());
+  EXPECT_THAT(kernel.cubin(), testing::StartsWith("\x7f"
+                                                  "ELF"));
+  EXPECT_THAT(kernel.cubin(), testing::HasSubstr(blockwise_kernel().name));
+  EXPECT_THAT(kernel.log(),
               testing::HasSubstr("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"));
-  const int registers = number_in(binary->log, "Used ([0-9]+) registers");
-  EXPECT_GT(registers, 0) << binary->log;
-  EXPECT_LE(registers, 80) << "24 warps of a multiprocessor run beside each other";
+  EXPECT_GT(kernel.registers(), 0) << kernel.log();
+  EXPECT_LE(kernel.registers(), 80) << "24 warps of a multiprocessor run beside each other";
 }
 
 // Then its bits are those of a processor: no sum is rounded with its product, no quotient or root is
 // approximate, and no subnormal number is zero.
 TEST_P(CompiledFor, RoundsAsAProcessorDoes) {
-  std::string error;
-  const auto binary = compiler().compile(blockwise_source(), GetParam(), &error);
-  ASSERT_TRUE(binary) << error;
-  const auto times = [&](const std::string& pattern) {
-    const std::regex regex(pattern);
-    return std::distance(std::sregex_iterator(binary->ptx.begin(), binary->ptx.end(), regex), {});
-  };
-  EXPECT_EQ(times("\\.ftz|\\.approx|fma\\.|\\bmad\\.[a-z.]*f32"), 0);
-  EXPECT_GT(times("mul\\.rn\\.f32"), 10 * kNumbersOfLane);
-  EXPECT_GT(times("add\\.rn\\.f32"), 8 * kNumbersOfLane);
-  EXPECT_EQ(times("sqrt\\.rn\\.f32"), kNumbersOfLane);
-  EXPECT_GE(times("(div|rcp)\\.rn\\.f32"), kNumbersOfLane + 2);
+  const Compiled kernel(blockwise_kernel(), GetParam());
+  EXPECT_EQ(kernel.times(kNotAsAProcessor), 0);
+  EXPECT_GT(kernel.times("mul\\.rn\\.f32"), 10 * kNumbersOfLane);
+  EXPECT_GT(kernel.times("add\\.rn\\.f32"), 8 * kNumbersOfLane);
+  EXPECT_EQ(kernel.times("sqrt\\.rn\\.f32"), kNumbersOfLane);
+  EXPECT_GE(kernel.times("(div|rcp)\\.rn\\.f32"), kNumbersOfLane + 2);
 }
 
 TEST(DeviceCode, SaysWhereASourceIsWrong) {
@@ -73,7 +52,7 @@ __global__ void g() { second = 1; })";
   EXPECT_FALSE(compiler().compile({{{"wrong.h", kTwoErrors}}}, 90, &error));
   EXPECT_THAT(error, testing::HasSubstr("\"first\"")) << "the first error, and no warning before it";
   EXPECT_THAT(error, testing::Not(testing::AnyOf(testing::HasSubstr("second"), testing::HasSubstr("\n"))));
-  EXPECT_FALSE(compiler().compile(blockwise_source(), 10, &error));
+  EXPECT_FALSE(compiler().compile(blockwise_kernel().source, 10, &error));
   EXPECT_THAT(error, testing::HasSubstr("compute capability 10"));
 }
 
@@ -91,11 +70,9 @@ TEST(DeviceCode, SaysThatThereIsNoCompiler) {
   EXPECT_THAT(error, testing::HasSubstr("libnvrtc-of-nobody.so.2")) << "the one that PyTorch brings";
 }
 
-const driver::Table& table() {
-  driver::LoadError error;
-  const driver::Table* found = driver::process_table(&error);
-  if (found == nullptr) throw std::runtime_error(error.text);
-  return *found;
+std::unique_ptr<BlockwiseKernel> compiled_kernel(const driver::Table& table, at::Device device,
+                                                 NoKernel* why_not) {
+  return BlockwiseKernel::of(DeviceKernel::make_compiled(blockwise_kernel(), table, device, why_not));
 }
 
 class KernelOnASimulatedCard : public Simulated {
@@ -182,24 +159,11 @@ TEST_F(KernelOnASimulatedCard, LeavesAnUpdateWithoutRoomToComputeIn) {
   EXPECT_THAT(rule.remarks(), testing::IsEmpty());
 }
 
-// A driver that keeps its last launch.
-struct Launch {
-  unsigned grid = 0, threads = 0, shared = 0;
-  CUstream stream = nullptr;
-  BlockwiseUpdate update{};
-};
-Launch last_launch;
-CUresult keep_launch(CUfunction, unsigned grid, unsigned, unsigned, unsigned threads, unsigned, unsigned,
-                     unsigned shared, CUstream stream, void** arguments, void**) {
-  last_launch = {grid, threads, shared, stream, *static_cast<BlockwiseUpdate*>(arguments[0])};
-  return CUDA_SUCCESS;
-}
-
 TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedOverAllBlocksAndNoMore) {
   NoKernel why_not;
   driver::Table keeping = table();
-  keeping.cuLaunchKernel = &keep_launch;
-  const auto compiled = BlockwiseKernel::make_compiled(keeping, card_, &why_not);
+  keeping.cuLaunchKernel = &keep_launch<BlockwiseUpdate>;
+  const auto compiled = compiled_kernel(keeping, card_, &why_not);
   ASSERT_TRUE(compiled) << why_not.text;
   const Tensors there = tensors().to(card_);
   for (const int64_t elements : {int64_t{1}, kQuantizationBlock, 4 * kQuantizationBlock, kElements}) {
@@ -207,11 +171,12 @@ TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedOverAllBlocksAndNoMore) {
     update.elements = elements;
     compiled->update(update);
     const int64_t blocks = (elements + kQuantizationBlock - 1) / kQuantizationBlock;
-    EXPECT_EQ(last_launch.threads, 128u);
-    EXPECT_GE(last_launch.grid * 4, blocks);
-    EXPECT_LT((last_launch.grid - 1) * 4, blocks);
-    EXPECT_EQ(last_launch.shared, 0u);
-    EXPECT_EQ(std::memcmp(&last_launch.update, &update, sizeof update), 0);
+    const auto& launch = kept_launch<BlockwiseUpdate>;
+    EXPECT_EQ(launch.threads, 128u);
+    EXPECT_GE(launch.grid * 4, blocks);
+    EXPECT_LT((launch.grid - 1) * 4, blocks);
+    EXPECT_EQ(launch.shared, 0u);
+    EXPECT_EQ(std::memcmp(&launch.argument, &update, sizeof update), 0);
   }
 }
 
@@ -219,7 +184,7 @@ TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedOverAllBlocksAndNoMore) {
 // so.
 TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedAndNamedAsNotComputed) {
   NoKernel why_not;
-  const auto compiled = BlockwiseKernel::make_compiled(table(), card_, &why_not);
+  const auto compiled = compiled_kernel(table(), card_, &why_not);
   ASSERT_TRUE(compiled) << why_not.text;
   const Tensors there = tensors().to(card_);
   const uint64_t launched = simulator().calls("cuLaunchKernel");
@@ -263,9 +228,9 @@ TEST_F(KernelOnASimulatedCard, ThatIsNotThereIsNamedAndOperatorsTakeItsPlace) {
 
 TEST_F(KernelOnASimulatedCard, ThatTheDriverDoesNotLoadIsNamed) {
   NoKernel why_not;
-  EXPECT_FALSE(load_kernel(table(), {.cubin = std::string(4096, 'x'), .ptx = "", .log = ""}, kBlockwiseKernel,
+  EXPECT_FALSE(load_kernel(table(), {.cubin = std::string(4096, 'x'), .ptx = "", .log = ""}, blockwise_kernel().name,
                            &why_not));
-  EXPECT_THAT(why_not.text, testing::HasSubstr(kBlockwiseKernel));
+  EXPECT_THAT(why_not.text, testing::HasSubstr(blockwise_kernel().name));
   EXPECT_FALSE(why_not.may_come_later);
 }
 
@@ -273,7 +238,7 @@ TEST_F(KernelOnASimulatedCard, MayComeLaterWhereThereWasNoMemoryForIt) {
   NoKernel why_not;
   driver::Table full = table();
   full.cuModuleLoadData = [](CUmodule*, const void*) { return CUDA_ERROR_OUT_OF_MEMORY; };
-  EXPECT_FALSE(BlockwiseKernel::make_compiled(full, card_, &why_not));
+  EXPECT_FALSE(compiled_kernel(full, card_, &why_not));
   EXPECT_TRUE(why_not.may_come_later) << why_not.text;
 }
 
@@ -282,7 +247,7 @@ TEST_F(KernelOnASimulatedCard, IsLoadedWhereNothingMadeAContextCurrent) {
   ASSERT_EQ(table().cuCtxGetCurrent(&before), CUDA_SUCCESS);
   ASSERT_EQ(table().cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
   NoKernel why_not;
-  EXPECT_TRUE(BlockwiseKernel::make_compiled(table(), card_, &why_not)) << why_not.text;
+  EXPECT_TRUE(compiled_kernel(table(), card_, &why_not)) << why_not.text;
   EXPECT_EQ(table().cuCtxGetCurrent(&after), CUDA_SUCCESS);
   EXPECT_NE(after, nullptr);
   ASSERT_EQ(table().cuCtxSetCurrent(before), CUDA_SUCCESS);
@@ -292,7 +257,7 @@ TEST_F(KernelOnASimulatedCard, IsNotThereWhereTheDriverDoesNotNameTheCardsKind) 
   driver::Table silent = table();
   silent.cuDeviceGetAttribute = [](int*, CUdevice_attribute, CUdevice) { return CUDA_ERROR_UNKNOWN; };
   NoKernel why_not;
-  EXPECT_FALSE(BlockwiseKernel::make_compiled(silent, card_, &why_not));
+  EXPECT_FALSE(compiled_kernel(silent, card_, &why_not));
   EXPECT_THAT(why_not.text, testing::HasSubstr("compute capability"));
 }
 

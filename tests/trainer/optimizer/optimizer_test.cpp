@@ -103,8 +103,9 @@ class BesideLibTorch : public testing::TestWithParam<Case> {
     for (const at::Tensor& tensor : initial_) out.push_back(scale * at::randn(tensor.sizes()));
     return out;
   }
-  static void expect_near(const at::Tensor& actual, const at::Tensor& expected, const char* what) {
-    EXPECT_TRUE(at::allclose(actual, expected, 1e-5, 1e-8))
+  static void expect_near(const at::Tensor& actual, const at::Tensor& expected, const char* what,
+                          double apart = 1e-8) {
+    EXPECT_TRUE(at::allclose(actual, expected, 1e-5, apart))
         << what << " by " << (actual - expected).abs().max().item().toDouble();
   }
 
@@ -139,7 +140,8 @@ TEST_P(BesideLibTorch, GivesTheSameParametersAndMomentsAfterEachStep) {
     reference.step(now, learning_rate(train_, step), optimizer.gradient_norm());
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < now.size(); ++i) {
-      expect_near(parameters.value(i), reference.values[i], "a parameter is off");
+      // A value that comes near to zero keeps the roundings of when it was larger.
+      expect_near(parameters.value(i), reference.values[i], "a parameter is off", 5e-7);
       if (GetParam().first != OptimizerKind::kAdamW) continue;
       expect_near(optimizer.states(i)[0], reference.state(i).exp_avg(), "a first moment is off");
       expect_near(optimizer.states(i)[1], reference.state(i).exp_avg_sq(), "a second moment is off");

@@ -53,6 +53,54 @@ TEST_P(Streaming, MovesToTheHostToAnotherCardAndBackKeepTheBits) {
             reference(plain));
 }
 
+// A step that counts what crosses the link before its update and for it.
+class Watched : public TrainingStep {
+ public:
+  using TrainingStep::TrainingStep;
+  uint64_t before_update = 0, for_update = 0;
+  std::optional<Failure> prepare_commit() override {
+    const uint64_t before = copied();
+    auto failure = TrainingStep::prepare_commit();
+    before_update += copied() - before;
+    return failure;
+  }
+  void commit() override {
+    const uint64_t before = copied();
+    TrainingStep::commit();
+    for_update += copied() - before;
+  }
+
+ private:
+  static uint64_t copied() {
+    SpillwaySimulatorCounts counts{};
+    simulator().counts(&counts);
+    return counts.copied_bytes;
+  }
+};
+
+// Large enough for what a part's tensors are rounded up to, to be little of it.
+TEST_P(Streaming, GradientsDoNotComeForTheirNormNorWeightsThatAnUpdateReplaces) {
+  use(GetParam(), {.layers = 4, .width = 64});
+  config_.train.numerics.optimizer = OptimizerKind::kAdamW;
+  config_.train.loss_scale = 1;  // nothing overflows
+  const Numerics& numerics = config_.train.numerics;
+  uint64_t numbers = 0;
+  for (const Parameter& parameter : parameter_table(config_.model))
+    if (parameter.layer >= 0) numbers += parameter.elements();
+  config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  PlanMoves moves(core_, config_.shape(), {}, config_.recovery.floor);
+  Watched program(config_, corpus_, devices_, config_.plan, core_, moves);
+  RecoverableStep step(program, config_.shape(), {}, config_.plan, config_.recovery);
+  EXPECT_EQ(step.run(0), StepOutcome::kDone);
+  EXPECT_GT(program.before_update, 0u);
+  EXPECT_LT(program.before_update, numbers / 8);
+  if (numerics.precision == Precision::kInt8) return;  // its weights are smaller
+  const uint64_t ways = numerics.has_master_weights() ? 1 : 2;
+  const uint64_t bytes = numbers * (numerics.gradient_bytes() + ways * numerics.weight_bytes());
+  EXPECT_GE(program.for_update, bytes * 3 / 4) << "some are in their slots";
+  EXPECT_LE(program.for_update, bytes + bytes / 8);
+}
+
 TEST_P(Streaming, TheCommitMakesNoRequest) {
   config_.plan.parameters = config_.plan.gradients = Place::kHost;
   expect_quiet_commits();
@@ -129,10 +177,10 @@ TEST_F(StreamingFailures, EveryRequestFailingUntilAMoveGivesTheUndisturbedBits) 
   config_.plan.recompute_segment = 2;
   config_.plan.optimizer = Place::kHost;
   every_ = 17;
-  expect_served(sweep(Injection::kUntilAMove), "parameters_to_host");
-  config_.plan.parameters = Place::kHost;
-  references_.clear();
   expect_served(sweep(Injection::kUntilAMove), "gradients_to_host");
+  config_.plan.gradients = Place::kHost;
+  references_.clear();
+  expect_served(sweep(Injection::kUntilAMove), "parameters_to_host");
 }
 
 TEST_F(StreamingFailures, EveryRequestOfAStreamedStepFailingOnceIsServedToTheBit) {

@@ -10,18 +10,11 @@
 // whose decades d are 0 to 6, and 2^d + bin - 1 in the unsigned one, whose d are 1 to 7. As a float its
 // exponent is the decade, and its fraction the place within it.
 //
-// C++ and CUDA C++ alike: a GPU's compiler reads this file when the program runs. Products and sums must not
-// be contracted (-ffp-contract=off, --fmad=false), so that every processor and GPU has the same bits.
+// C++ and CUDA C++ alike, with the conditions of trainer/runtime/on_both.h.
 //
 // Thread-safety: pure. Errors: none. Ownership: none.
 #pragma once
-#if defined(__CUDACC_RTC__)
-#define SPILLWAY_ON_BOTH __device__ __forceinline__
-#define SPILLWAY_UNROLL _Pragma("unroll")
-#else
-#define SPILLWAY_ON_BOTH inline
-#define SPILLWAY_UNROLL
-#endif
+#include "trainer/runtime/on_both.h"
 
 namespace spillway::trainer {
 
@@ -35,13 +28,6 @@ struct CodeMap {
   int last_code[8];  // of a decade, counted from the code of 0 on
   int offset, one_code;
 };
-
-SPILLWAY_ON_BOTH int bits_of(float number) {
-  return __builtin_bit_cast(int, number);
-}
-SPILLWAY_ON_BOTH float float_of(int bits) {
-  return __builtin_bit_cast(float, bits);
-}
 
 // The number of a code, counted from that of 0 on.
 SPILLWAY_ON_BOTH float decoded(const CodeMap& map, int code) {

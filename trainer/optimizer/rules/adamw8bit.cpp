@@ -66,21 +66,11 @@ void encode_from(const at::Tensor& padded, at::Tensor rounded, at::Tensor index,
 }  // namespace
 
 void QuantizedAdamWRule::reserve(at::Device device, int64_t elements) {
+  small_.reserve(device, std::min(elements, kLeastQuantizedElements));
   if (!device.is_cuda()) return;
-  Kernel& kernel = kernels_[device_key(device)];
-  if (!kernel.made && kernel.may_come_later) find_kernel(device, &kernel);
-  if (!kernel.made) return reserve_operators(device, std::min(elements, kTileElements));
+  if (kernels_.prepared(device) == nullptr)
+    return reserve_operators(device, std::min(elements, kTileElements));
   rooms_.erase(device_key(device));
-}
-
-void QuantizedAdamWRule::find_kernel(at::Device device, Kernel* kernel) {
-  NoKernel why_not;
-  kernel->made = make_kernel_(device, &why_not);
-  kernel->may_come_later = why_not.may_come_later;
-  if (kernel->made) return;
-  const std::string remark =
-      "8-bit AdamW on " + device.str() + " by LibTorch's operators, which are slower: " + why_not.text;
-  if (std::find(remarks_.begin(), remarks_.end(), remark) == remarks_.end()) remarks_.push_back(remark);
 }
 
 void QuantizedAdamWRule::reserve_operators(at::Device device, int64_t elements) {
@@ -110,12 +100,16 @@ void QuantizedAdamWRule::begin(const Update& update) {
   rate_ = numbers_.rate, correction_ = numbers_.correction, epsilon_ = numbers_.epsilon;
 }
 
+bool QuantizedAdamWRule::apply_at_once(const Tile& tile) {
+  return tile.states.size() == 2 && small_.apply_at_once(tile);
+}
+
 void QuantizedAdamWRule::apply(const Tile& tile) {
   if (tile.states.size() == 2)
     small_.apply(tile);
   else if (!tile.value.is_cuda())
     apply_in_one_pass(tile);
-  else if (const auto& kernel = kernels_.at(device_key(tile.value)).made)
+  else if (const BlockwiseKernel* const kernel = kernels_.on(tile.value))
     kernel->update(update_of(tile));
   else
     for (int64_t begin = 0; begin < tile.value.numel(); begin += kTileElements)

@@ -3,25 +3,42 @@
 #include <map>
 #include <utility>
 
+#include "trainer/optimizer/adam/adam_kernel.h"
 #include "trainer/optimizer/host_number.h"
 #include "trainer/optimizer/quantization/gpu_kernel.h"
+#include "trainer/optimizer/rules/kernels_by_device.h"
 #include "trainer/optimizer/update_rule.h"
 
 namespace spillway::trainer {
 
-// Adam, of Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015); AdamW, of Loshchilov and
-// Hutter, "Decoupled Weight Decay Regularization" (2019). States: the first and the second moment.
+// Adam and AdamW: adam/adam_update.h. A tile is updated in one pass: on a CPU in vectors, on a GPU by
+// adam/adam_kernel.h, or by LibTorch's operators where that cannot be had. The first two have the same bits, but for
+// those of what is no number; the operators too, where LibTorch's root is the nearest number.
+// States: the first and the second moment.
 class AdamRule : public UpdateRule {
  public:
-  AdamRule(const TrainConfig& train, bool decoupled);
+  using Kernels = KernelsByDevice<AdamKernel>;
+  AdamRule(const TrainConfig& train, bool decoupled, Kernels::Make make = &AdamKernel::make)
+      : train_(train), decoupled_(decoupled), kernels_(decoupled ? "AdamW" : "Adam", std::move(make)) {}
+  void reserve(at::Device device, int64_t elements) override;
   void begin(const Update& update) override;
+  bool works_at_once(at::Device device) const override { return !device.is_cuda() || kernels_.on(device); }
+  bool apply_at_once(const Tile& tile) override;
   void apply(const Tile& tile) override;
+  // On any device. REQUIRES: reserve_operators(device, elements of the tile).
+  void apply_by_operators(const Tile& tile);
+  void reserve_operators(at::Device device, int64_t elements);
+  std::vector<std::string> remarks() const override { return kernels_.remarks(); }
 
  private:
+  AdamUpdate update_of(const Tile& tile) const;
+
   const TrainConfig train_;
   const bool decoupled_;
-  HostNumber keep_, beta1_, beta2_, correction_, epsilon_;
-  double rate_ = 0;
+  Kernels kernels_;
+  std::map<int, at::Tensor> products_;  // by device index: room for operators
+  AdamNumbers numbers_;                 // of what decays
+  HostNumber decay_, keep_, beta1_, of_first_, beta2_, of_second_, rate_, correction_, epsilon_;
 };
 
 // AdamW whose moments are kept in 8 bits, of Dettmers et al., "8-bit Optimizers via Block-wise Quantization"
@@ -32,22 +49,19 @@ class AdamRule : public UpdateRule {
 // States: codes and scales of both moments.
 class QuantizedAdamWRule : public UpdateRule {
  public:
-  using MakeKernel = std::function<std::unique_ptr<BlockwiseKernel>(at::Device, NoKernel* why_not)>;
-  explicit QuantizedAdamWRule(const TrainConfig& train, MakeKernel make = &BlockwiseKernel::make)
-      : train_(train), small_(train, true), make_kernel_(std::move(make)) {}
+  using Kernels = KernelsByDevice<BlockwiseKernel>;
+  explicit QuantizedAdamWRule(const TrainConfig& train, Kernels::Make make = &BlockwiseKernel::make)
+      : train_(train), small_(train, true), kernels_("8-bit AdamW", std::move(make)) {}
   void reserve(at::Device device, int64_t elements) override;
   void begin(const Update& update) override;
+  bool apply_at_once(const Tile& tile) override;
   void apply(const Tile& tile) override;
-  std::vector<std::string> remarks() const override { return remarks_; }
+  std::vector<std::string> remarks() const override { return kernels_.remarks(); }
   // The same by operators, on any device. REQUIRES: reserve_operators(device, elements of the tile).
   void apply_by_operators(const Tile& tile);
   void reserve_operators(at::Device device, int64_t elements);
 
  private:
-  struct Kernel {
-    std::unique_ptr<BlockwiseKernel> made;  // null: there is none
-    bool may_come_later = true;
-  };
   struct Map {
     at::Tensor numbers, thresholds;
   };
@@ -57,16 +71,13 @@ class QuantizedAdamWRule : public UpdateRule {
     Map first_map, second_map;
   };
 
-  void find_kernel(at::Device device, Kernel* kernel);
   BlockwiseUpdate update_of(const Tile& tile) const;
   void apply_in_one_pass(const Tile& tile) const;
 
   const TrainConfig train_;
   AdamRule small_;
-  const MakeKernel make_kernel_;
-  std::map<int, Kernel> kernels_;  // by device index
-  std::map<int, Room> rooms_;      // by device index
-  std::vector<std::string> remarks_;
+  Kernels kernels_;
+  std::map<int, Room> rooms_;  // by device index
   AdamWNumbers numbers_;
   float kept_ = 1;  // by the weight decay, where it applies
   HostNumber keep_, beta1_, beta2_, rest1_, rest2_, rate_, correction_, epsilon_;

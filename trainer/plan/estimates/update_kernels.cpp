@@ -8,29 +8,34 @@
 namespace spillway::trainer {
 namespace {
 
-// Moments, root, correction and the step.
-constexpr double kAdam = 8;
-
-// With the decay of matrices.
+// With the decay of matrices. AdamW and Adam are one kernel, also with weights in bfloat16.
 double of_rule(OptimizerKind optimizer, const Parameter& parameter) {
   const bool is_matrix = parameter.sizes.size() >= 2;
   const double decay = is_matrix ? 1 : 0;
   switch (optimizer) {
     case OptimizerKind::kSgd:
       return 3 + decay;
-    case OptimizerKind::kAdamW8bit:
-      return parameter.elements() >= uint64_t{kLeastQuantizedElements} ? 1 : kAdam + decay;
     case OptimizerKind::kAdafactor:
       return is_matrix ? 9 : 6;  // the size of the update is measured first
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW8bit:
       break;
   }
-  return kAdam + decay;
+  return 1;
+}
+
+bool is_rounded_at_once(const Numerics& numerics, const Parameter& parameter) {
+  const bool is_adam = numerics.optimizer == OptimizerKind::kAdamW ||
+                       numerics.optimizer == OptimizerKind::kAdam ||
+                       (numerics.optimizer == OptimizerKind::kAdamW8bit &&
+                        parameter.elements() < uint64_t{kLeastQuantizedElements});
+  return is_adam && numerics.precision != Precision::kFp16Mixed && !is_in_8_bits(numerics, parameter);
 }
 
 // What brings a tile into floats and back.
 double of_rounding(const Numerics& numerics, const Parameter& parameter) {
+  if (is_rounded_at_once(numerics, parameter)) return 0;
   if (numerics.has_master_weights()) return 1;
   if (!numerics.rounds_stochastically()) return 0;
   if (!is_in_8_bits(numerics, parameter)) return 7;

@@ -19,6 +19,21 @@ bool has_factors(const Sizes& sizes) {
   return sizes.size() == 2;
 }
 
+bool is_adam(const Numerics& numerics) {
+  return numerics.optimizer == OptimizerKind::kAdamW || numerics.optimizer == OptimizerKind::kAdam;
+}
+
+// A kernel rounds too, so that the update needs no floats beside the parameter.
+bool rounds_at_once(const Numerics& numerics) {
+  return is_adam(numerics) && numerics.precision == Precision::kBf16;
+}
+
+// One kernel reads and writes each number once, and needs no room.
+bool updates_at_once(const Numerics& numerics) {
+  if (numerics.rounds_stochastically()) return rounds_at_once(numerics);
+  return is_adam(numerics) || numerics.optimizer == OptimizerKind::kAdamW8bit;
+}
+
 void add_moment(std::vector<StateTensor>* state, const std::string& name, const Sizes& sizes,
                 bool quantized) {
   if (!quantized) {
@@ -114,8 +129,7 @@ std::vector<TileRun> tile_runs(const Numerics& numerics, const UpdatedParameter&
 
 int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_on_host) {
   const int64_t elements = product(sizes);
-  const bool in_place = !states_on_host && !numerics.rounds_stochastically();
-  if (in_place && numerics.optimizer == OptimizerKind::kAdamW8bit) return elements;
+  if (!states_on_host && updates_at_once(numerics)) return elements;
   int64_t unit = numerics.optimizer == OptimizerKind::kAdamW8bit ? kQuantizationBlock : 1;
   const bool whole_rows =
       numerics.optimizer == OptimizerKind::kAdafactor || numerics.precision == Precision::kInt8;
@@ -137,7 +151,8 @@ UpdateNeeds update_needs(const Numerics& numerics, const UpdatedParameter& param
     if (state.elements_per_entry == 0)
       needs.whole += 2 * state.bytes();  // the next state, and the factors that follow from it
   // Floats of the value and the gradient, and random bits.
-  if (numerics.rounds_stochastically()) needs.floats = uint64_t{3} * 4 * static_cast<uint64_t>(tile);
+  if (numerics.rounds_stochastically() && !rounds_at_once(numerics))
+    needs.floats = uint64_t{3} * 4 * static_cast<uint64_t>(tile);
   // Of matrices in 8 bits: a scale for each row.
   if (numerics.precision == Precision::kInt8 && has_factors(sizes))
     needs.rows = uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]);

@@ -1,4 +1,4 @@
-#include "trainer/optimizer/int8_rounding.h"
+#include "trainer/optimizer/rounding/int8_rounding.h"
 
 #include "trainer/optimizer/device_key.h"
 
