@@ -47,20 +47,24 @@ void StepTimes::add_stages(const Memory& whole) {
   time_.ranks = waits_;
 }
 
-// An update goes through a parameter in tiles, which a device's cache holds, or in one kernel: value,
-// gradient and states are read and written once. Before, the gradient is set to zero, and read for the norm.
+// The gradient is set to zero before the passes, which is no kernel, and read for the norm. An update goes through a parameter in tiles,
+// which a device's cache holds, or in one kernel: value, gradient and states are read once, and all but the gradient
+// are written once.
 void StepTimes::add_update(const Update& update) {
   of_parameters_.push_back(0);
   if (update.of_all <= 0) return;  // another stage's
-  const Numerics& numerics = shape_.numerics;
   const double rate =
       plan_.optimizer == Place::kPeer ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
   const double share = update.elements / update.of_all, copies = 2 * update.state_tensors;
-  const double bytes = 2 * (share * update.stored_bytes + 2 * update.elements * numerics.gradient_bytes() +
-                            update.state_bytes);
-  const double launches = update.tiles * update.kernels.of_tile + update.kernels.of_parameter;
+  const double of_gradient = update.elements * shape_.numerics.gradient_bytes();
+  const auto longer = [this](double bytes, double launches) {
+    return std::max(bytes / machine_.memory_bytes_per_second, launches * machine_.launch_seconds);
+  };
+  const double of_tiles = update.tiles * update.kernels.of_tile, before = update.kernels.of_parameter;
   of_parameters_.back() =
-      std::max(bytes / machine_.memory_bytes_per_second, launches * machine_.launch_seconds);
+      longer(of_gradient, 0) + longer(of_gradient, before) +
+      longer(2 * (share * update.stored_bytes + update.state_bytes) + of_gradient, of_tiles);
+  const double launches = of_tiles + before;
   time_.optimizer += of_parameters_.back();
   if (!update.elsewhere) return;
   link_ += update.state_bytes / rate;

@@ -46,10 +46,13 @@ double of_rounding(const Numerics& numerics, const Parameter& parameter) {
 }  // namespace
 
 UpdateKernels update_kernels(const Numerics& numerics, const Parameter& parameter) {
-  // The gradient's norm; Adafactor's means, their roots and the parameter's size.
+  constexpr uint64_t tile = kTileElements;
+  const uint64_t elements = parameter.elements();
+  // The gradient's norm, of whole tiles and of the rest; Adafactor's means, their roots and the parameter's size.
   const double means = parameter.sizes.size() >= 2 ? 19 : 7;
   return {.of_tile = of_rule(numerics.optimizer, parameter) + of_rounding(numerics, parameter),
-          .of_parameter = 1 + (numerics.optimizer == OptimizerKind::kAdafactor ? means : 0)};
+          .of_parameter = (elements > tile && elements % tile != 0 ? 2 : 1) +
+                          (numerics.optimizer == OptimizerKind::kAdafactor ? means : 0)};
 }
 
 }  // namespace spillway::trainer
