@@ -20,7 +20,9 @@ AGAIN = 'plan.recompute="all"'
 ROWS = [  # name, settings, the layers whose activations go to the host
     ("plain", [], "[]"),
     ("one layer of 8 on the host", [], "[0]"),
+    ("two layers of 8 on the host", [], "[0, 1]"),
     ("every fourth layer on the host", [], "[0, 4]"),
+    ("four layers of 8 on the host", [], "[0, 1, 2, 3]"),
     ("every layer on the host", [], '"all"'),
     ("recompute every block", [AGAIN], "[]"),
     ("recompute every block, inputs on the host", [AGAIN], '"all"'),

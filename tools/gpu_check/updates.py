@@ -11,7 +11,7 @@ HEADER = ["", "| update, by | numbers with other bits than a processor's | GB/s 
 
 
 WAYS = {"kernel": "the kernel", "operators": "LibTorch's operators"}
-MOMENTS = {"adamw8bit": "8-bit AdamW", "adamw": "AdamW"}
+UPDATES = {"adamw8bit": "8-bit AdamW", "adamw": "AdamW"}
 
 
 def row(update, way, found):
@@ -19,7 +19,7 @@ def row(update, way, found):
     speed = of[f"{way}_bytes_per_second"]
     figures = ("not measured | " if found["simulated"] else
                f"{speed / 1e9:.0f} | {speed / found['copy_bytes_per_second']:.2f}")
-    return f"| {MOMENTS[update]}, {WAYS[way]} | {of[f'{way}_apart']} | {figures} |"
+    return f"| {UPDATES[update]}, {WAYS[way]} | {of[f'{way}_apart']} | {figures} |"
 
 
 def other_bits(way, of):
@@ -51,8 +51,8 @@ def compare(machine):
         done = machine.start([BUILD / "bin/bench_updates_gpu", FEW_MILLIONS if machine.simulated else MILLIONS], {})
         require(done.stdout.startswith("{"), f"exit code {done.returncode}: {done.stderr.strip()[-300:]}")
         found = json.loads(done.stdout)
-        rows += [row(update, way, found) for update in MOMENTS for way in WAYS]
-        wrong = [f"{MOMENTS[update]} | FAIL: {finding}" for update in MOMENTS for finding in findings(update, found)]
+        rows += [row(update, way, found) for update in UPDATES for way in WAYS]
+        wrong = [f"{UPDATES[update]} | FAIL: {finding}" for update in UPDATES for finding in findings(update, found)]
     except FAULTS as error:
         wrong = [f"updates | FAIL: {error}"]
     rows += [f"| {finding} | | |" for finding in wrong]

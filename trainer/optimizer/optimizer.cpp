@@ -22,7 +22,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place pla
       norms_(parameters.size()) {
   prepare_scratch();
   parameters.replace_in_updates(has_masters() && share_.updated.empty());
-  if (share_.over_ranks) return;  // their gradients are added up when they have left
+  if (share_.over_ranks) return;  // other numbers are to be measured, or others measure too
   parameters.on_leaving([this](size_t first, size_t count) {
     const at::NoGradGuard no_grad;
     for (size_t i = first; i < first + count; ++i)
@@ -32,9 +32,9 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place pla
 
 namespace {
 
-// Where a kernel would update a whole parameter, operators go through it in tiles.
-int64_t elements_of_scratch(int64_t tile) {
-  return std::min(kTileElements, tile);
+// Where a kernel would round a whole parameter, operators go through it in tiles.
+int64_t at_once_by_operators(const Numerics& numerics, int64_t tile) {
+  return rounds_at_once(numerics) ? std::min(kTileElements, tile) : tile;
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ Optimizer::Needs Optimizer::needs_of(int device) const {
     if (train_.numerics.precision != Precision::kInt8 && rule_->works_at_once(value.device())) continue;
     const auto need = [&](const std::string& name, at::ScalarType type) {
       Need& of = needs[name];
-      of = {std::max(of.elements, elements_of_scratch(states_.of(i).tile)), type};
+      of = {std::max(of.elements, at_once_by_operators(train_.numerics, states_.of(i).tile)), type};
     };
     need("value", at::kFloat), need("gradient", at::kFloat), need("bits", at::kInt);
   }
@@ -73,8 +73,9 @@ void Optimizer::prepare_scratch() {
   for (const auto& [key, of] : largest) {
     const auto& [device, tile, rows] = of;
     rule_->reserve(device, tile);
-    fit(needs_of(key), device, &scratch_[key]);
-    if (train_.numerics.rounds_stochastically()) rounding_.reserve(device);
+    const Needs needs = needs_of(key);
+    fit(needs, device, &scratch_[key]);
+    if (!needs.empty()) rounding_.reserve(device);
     if (rows > 0) int8_rounding_.reserve(device, rows);
   }
   tiles_.prepare(schedule());
@@ -228,15 +229,16 @@ void Optimizer::update_tile(const TileKey& key, const Here& here) {
   }
   (train_.numerics.weight_bytes() == 4 ? tile.value : tile.weights) = here.value;
   if (rule_->apply_at_once(tile)) return;
-  const bool needs_scratch = train_.numerics.rounds_stochastically();
-  if (!needs_scratch || key.length <= kTileElements) return apply(&tile, here, key.length);
-  for (int64_t begin = 0; begin < key.length; begin += kTileElements) {
-    const int64_t length = std::min(kTileElements, key.length - begin);
+  const int64_t most = at_once_by_operators(train_.numerics, key.length);
+  if (key.length <= most) return apply(&tile, here, key.length);
+  for (int64_t begin = 0; begin < key.length; begin += most) {
+    const int64_t length = std::min(most, key.length - begin);
     const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, length); };
     Tile some = tile;
     some.begin += begin, some.weights = part(tile.weights);
     for (at::Tensor& state : some.states) state = part(state);
-    apply(&some, {.value = part(here.value), .rows = {}, .gradient = part(here.gradient), .states = {}}, length);
+    apply(&some, {.value = part(here.value), .rows = {}, .gradient = part(here.gradient), .states = {}},
+          length);
   }
 }
 

@@ -5,11 +5,11 @@
 // needs) as scratch. Where layers are updated later, what was prepared stays until they are: everything here
 // that reads or moves parameters or states has that update finished first. Parameters come to their device
 // one layer after the other (Parameters::walk), and the states that are elsewhere pass through it in tiles
-// beside them (tiles/tile_stream.h). The tiles are the same wherever the states lie, so that every place
-// gives the same bits. In mixed precision the master weights are a state like the moments: they are updated
-// in 32 bits, and rounded into the weights that the model computes with. Weights without a master are rounded
-// stochastically, from random bits of (seed, update, parameter, tile); of a matrix in 8 bits a tile is whole
-// rows.
+// beside them (tiles/tile_stream.h). Every place of the states gives the
+// same bits: what tiles have of each other is the same in each, or their numbers are independent. In mixed
+// precision the master weights are a state like the moments: they are updated in 32 bits, and rounded into
+// the weights that the model computes with. Weights without a master are rounded stochastically, from random
+// bits of (seed, update, parameter, position); of a matrix in 8 bits a tile is whole rows.
 //
 // The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
 // overflow, unscale, clip by the global norm, update.
@@ -24,8 +24,8 @@
 
 #include "trainer/optimizer/host_number.h"
 #include "trainer/optimizer/rounding/int8_rounding.h"
-#include "trainer/optimizer/states/optimizer_states.h"
 #include "trainer/optimizer/rounding/stochastic_rounding.h"
+#include "trainer/optimizer/states/optimizer_states.h"
 #include "trainer/optimizer/tiles/tile_stream.h"
 #include "trainer/optimizer/update_rule.h"
 
@@ -126,7 +126,8 @@ class Optimizer {
   Int8Rounding int8_rounding_;
   HostNumber scale_;
   Update update_;
-  std::vector<std::vector<at::Tensor>> norms_;  // of each parameter's gradient, in runs; none: not measured yet
+  std::vector<std::vector<at::Tensor>>
+      norms_;  // of each parameter's gradient, in runs; none: not measured yet
   double norm_ = 0;
   uint64_t updates_ = 0;
 };

@@ -1,7 +1,8 @@
 // An optimizer's mathematics, apart from where its states lie and in which numbers the weights are kept.
 //
 // trainer/optimizer/optimizer.h cuts parameters into tiles, brings the states of a tile to the parameter's
-// device, and has a rule update it. A tile is the same wherever the states lie, and so are the bits.
+// device, and has a rule update it. What numbers of a tile have to do with each other does not depend
+// on where the states lie, and so the bits do not.
 //
 // Thread-safety: one thread. Ownership: a rule owns its scratch; tiles are views. Errors: LibTorch's
 // exceptions, from `reserve` and `prepare` alone: `apply` allocates no device memory.
@@ -54,8 +55,8 @@ class UpdateRule {
   virtual void begin(const Update& update) = 0;
   // Whether `apply_at_once` updates all that is not in 8 bits there. REQUIRES: reserve(device, ...).
   virtual bool works_at_once(at::Device) const { return false; }
-  // All of a tile's update: scales the gradient, and rounds the value into the weights. False: there is no such way
-  // here, and nothing was done.
+  // All of a tile's update: scales the gradient, and rounds the value into the weights. False: there is no
+  // such way here, and nothing was done.
   virtual bool apply_at_once(const Tile&) { return false; }
   // Of a value and a gradient in floats, which is scaled; leaves the weights as they are.
   virtual void apply(const Tile& tile) = 0;

@@ -73,10 +73,28 @@ bool Plan::offloads(uint32_t layer, uint32_t end, uint32_t layers) const {
 
 uint32_t Plan::offloaded_until(uint32_t layer, uint32_t layers) const {
   const auto next = offload.upper_bound(layer);
-  if (next != offload.end()) return *next;
-  const auto own = offload.find(layer);
-  const uint32_t distance = own == offload.begin() || own == offload.end() ? 1 : layer - *std::prev(own);
-  return std::min(layer + distance, layers - 1);
+  const uint32_t soonest = next != offload.end() ? *next : layer + 1;
+  return std::min(std::max(soonest, last_with_room(layer, layers)), layers - 1);
+}
+
+// Layers count alike, and those that are partly computed again not at all.
+uint32_t Plan::last_with_room(uint32_t layer, uint32_t layers) const {
+  const auto is_here = [this, device = device_of(layer)](uint32_t of) { return device_of(of) == device; };
+  const auto stays = [this](uint32_t of) {
+    return !offload.contains(of) && !recompute.contains(of) && !recompute_attention.contains(of) &&
+           !recompute_mlp.contains(of);
+  };
+  uint32_t room = 0, before = 0;  // layers that stay; layers that have left before this one
+  for (uint32_t of = 0; of < layers; ++of)
+    if (is_here(of)) room += stays(of) ? 1 : 0, before += of < layer && offload.contains(of) ? 1 : 0;
+  uint32_t held = 0, last = layer;
+  for (uint32_t of = 0; of < layers; ++of) {
+    if (!is_here(of)) continue;
+    held += stays(of) || offload.contains(of) ? 1 : 0;
+    if (of > layer && held > room + before) break;
+    if (of > layer) last = of;
+  }
+  return last;
 }
 
 uint32_t Plan::segment_end(uint32_t layer, uint32_t end) const {

@@ -84,12 +84,16 @@ struct Plan {
   // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
   // their backward begins at once.
   bool offloads(uint32_t layer, uint32_t end, uint32_t layers) const;
-  // The layer at whose end what `layer` keeps has left its device: the next one in `offload`, so that a copy
-  // has all of the time until there is another; for the last of them as many behind it as it is behind the
-  // one before.
+  // The layer at whose end what `layer` keeps has left its device: the last one before the device would have
+  // more than at the end of the forward, so that the copy has as much time as costs no memory; or the next
+  // one in `offload`, if that is later, so that it has all of the time until there is another. In the
+  // backward it comes back from there on.
   uint32_t offloaded_until(uint32_t layer, uint32_t layers) const;
   // Behind the last of the layers from `layer` on, up to `end`, that are computed again together.
   uint32_t segment_end(uint32_t layer, uint32_t end) const;
+
+ private:
+  uint32_t last_with_room(uint32_t layer, uint32_t layers) const;
 };
 
 // Canonical and complete: equal plans have equal texts. "micro_batch=4 evaluation_batch=8 recompute=0-5 ..."

@@ -85,8 +85,8 @@ std::vector<Plan> placements(const Plan& from, const Shape& shape, const Machine
   return plans;
 }
 
-// In chunks where a token's logits are more than its hidden state: four times as many each time, up to what a
-// move would take.
+// In chunks where a token's logits are more than its hidden state: from four on twice as many each time, up
+// to what a move would take.
 std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
   std::vector<Plan> plans{from};
   plans[0].head_chunks = 1;

@@ -150,8 +150,14 @@ void LayerStreams::add_device(uint32_t micro_batches, uint32_t device, Copies* c
   add_tiles(micro_batches, uses, copies);
   if (streamed_[device].weights) {
     const std::vector<uint32_t> fetched = copied_layers(units_in(uses, false), kWeightSlots);
+    // In their order, and then back: the first way back ends the forward.
+    const auto forward = std::ranges::is_sorted_until(fetched);
+    const bool are_replaced = just_in_time_ && replaced_;  // in the first forward
+    const std::vector<uint32_t> made(fetched.begin(), are_replaced ? forward : fetched.begin());
     for (const uint32_t unit : fetched) come(weights_at_, units_[unit].weights, micro_batches);
-    copies->read += micro_batches * read_bytes(weights_at_, blocks_, fetched, &Roles::weights);
+    for (const uint32_t unit : made) copies->in_from(weights_at_) -= units_[unit].weights, --copies->count;
+    copies->read += micro_batches * read_bytes(weights_at_, blocks_, fetched, &Roles::weights) -
+                    read_bytes(weights_at_, blocks_, made, &Roles::weights);
   }
   if (!streamed_[device].gradients) return;
   const std::vector<uint32_t> backward = units_in(uses, true);
@@ -171,11 +177,6 @@ LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
   for (uint32_t device = 0; device < uses_.size(); ++device) add_device(micro_batches, device, &all);
   if (!just_in_time_) return all;
   all.in_from(gradients_at_) += copied_.gradients, all.out_to(weights_at_) += copied_.weights;
-  if (replaced_) {
-    uint64_t& in = all.in_from(weights_at_);
-    in -= std::min(in, copied_.weights);
-    all.read -= std::min(all.read, read_of_all(weights_at_, &Roles::weights));
-  }
   all.read += read_of_all(gradients_at_, &Roles::gradients);
   all.written += on_nvme_.weights;
   all.count += count_.gradients + count_.weights;

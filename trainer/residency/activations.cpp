@@ -1,6 +1,7 @@
 #include "trainer/residency/activations.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace spillway::trainer {
@@ -152,31 +153,34 @@ std::function<at::Tensor()> ActivationPass::Layer::keep(const at::Tensor& tensor
 void ActivationPass::Layer::end(uint32_t end, const at::Tensor& output) {
   scope_.reset();
   Ended ended;
-  if (pass_.leaves_at_ < end) pass_.leave_device(&ended.left);
+  pass_.leave_device(end, &ended.left);
   Storages all;
   for (auto& [storage, kept] : kept_)
     if (kept.use_count() > 1) all.push_back(std::move(kept));
   kept_.clear();
   copy_to_host(all);
   ended.kept.assign(all.begin(), all.end());
-  if (until_) pass_.leaving_ = ended.kept, pass_.leaves_at_ = *until_;
+  if (until_) pass_.leaving_.push_back({ended.kept, *until_});
   const size_t layer = pass_.layers_.size();
   pass_.layers_.push_back(std::move(ended));
   output.register_hook(
       [pass = pass_.shared_from_this(), layer](const at::Tensor&) { pass->backward_reaches(layer); });
 }
 
-void ActivationPass::leave_device(Group* left) {
-  *left = std::exchange(leaving_, {});
-  const Storages all = alive(*left);
-  if (all.empty()) return;
-  compute_after(all[0]->copying(), all[0]->device());
-  for (const auto& kept : all) kept->leave();
+// A later layer's copies end behind those of the ones before it, and it leaves behind them.
+void ActivationPass::leave_device(uint32_t end, std::vector<Group>* left) {
+  for (; !leaving_.empty() && leaving_.front().until < end; leaving_.pop_front()) {
+    const Storages all = alive(left->emplace_back(std::move(leaving_.front().kept)));
+    if (all.empty()) continue;
+    compute_after(all[0]->copying(), all[0]->device());
+    for (const auto& kept : all) kept->leave();
+  }
 }
 
+// The last layer's come first.
 void ActivationPass::backward_reaches(size_t layer) {
   bring_back(alive(layers_[layer].kept));
-  bring_back(alive(layers_[layer].left));
+  for (const Group& left : layers_[layer].left | std::views::reverse) bring_back(alive(left));
 }
 
 }  // namespace spillway::trainer

@@ -1,8 +1,8 @@
 // What layers keep for their backward, on the host or on a peer between the two.
 //
 // Where a layer ends in the forward, what its operators kept is copied to page-locked memory, or to a peer's,
-// beside the computation of the next layers, and its device memory is freed where a later layer ends: the
-// next one, or the next one that is offloaded. In the backward it comes back when that layer's begins. A
+// beside the computation of the next layers, and its device memory is freed where a later layer ends
+// (Plan::offloaded_until). In the backward it comes back when that layer's begins. A
 // tensor is copied with its storage, once for all operators of the layer that keep it, and views have the
 // sizes and strides that they had. What is smaller than `least_bytes`, the layer's weights and what it reads
 // beside its input stay where they are.
@@ -13,6 +13,7 @@
 // device or the host; a graph that is dropped half-way leaves nothing behind. Units: bytes.
 #pragma once
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <set>
 
@@ -72,17 +73,20 @@ class ActivationPass : public std::enable_shared_from_this<ActivationPass> {
  private:
   using Group = std::vector<std::weak_ptr<KeptStorage>>;
   struct Ended {
-    Group kept;  // on the host
-    Group left;  // the device at its end, of a layer before it
+    Group kept;               // on the host
+    std::vector<Group> left;  // the device at its end, of layers before it
+  };
+  struct Leaving {
+    Group kept;
+    uint32_t until = 0;
   };
 
-  void leave_device(Group* left);
+  void leave_device(uint32_t end, std::vector<Group>* left);
   void backward_reaches(size_t layer);
 
   const std::shared_ptr<ActivationHost> host_;
   std::vector<Ended> layers_;
-  Group leaving_;  // what is being copied, at most of one layer
-  uint32_t leaves_at_ = 0;
+  std::deque<Leaving> leaving_;  // what is being copied
 };
 
 }  // namespace spillway::trainer

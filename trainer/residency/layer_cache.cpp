@@ -206,7 +206,12 @@ void LayerCache::begin(uint32_t layer, Use use) {
     TORCH_CHECK(slot != nullptr, "layer ", layer, " is used, and all ", slots_.size(),
                 " slots for layers of ", device_, " are in use");
     const Entry& entry = entries_.at(layer);
-    entry.zero ? clear(slot, layer) : entry.stale && use == Use::kWrite ? take(slot, layer) : fetch(slot, layer);
+    if (entry.zero)
+      clear(slot, layer);
+    else if (entry.stale && use == Use::kWrite)
+      take(slot, layer);
+    else
+      fetch(slot, layer);
   }
   if (use == Use::kWrite) entries_.at(layer).stale = false;
   compute_after(slot->filled, device_);

@@ -113,13 +113,6 @@ const driver::Table& with_hooked_launch(const driver::Table& table) {
   return hooked;
 }
 
-// What is written is read too.
-uint64_t moved_bytes(std::span<const SpillwayRange> ranges) {
-  uint64_t bytes = 0;
-  for (const SpillwayRange& range : ranges) bytes += range.bytes * (range.writes ? 2 : 1);
-  return bytes;
-}
-
 class SimulatedKernel : public DeviceKernel {
  public:
   SimulatedKernel(const char* name, const driver::Table& table, at::Device device)
@@ -142,7 +135,7 @@ class SimulatedKernel : public DeviceKernel {
           simulator.submit(stream, name_, of.ranges.data(), of.ranges.size(), 0,
                            computes ? +compute : nullptr, &work));
     if (simulator.operators_take_time() == SPILLWAY_SIMULATOR_TIMED)
-      check(table_, name_, simulator.operate(stream, nullptr, 0, moved_bytes(of.ranges), 0));
+      check(table_, name_, simulator.operate(stream, nullptr, 0, of.bytes, 0));
   }
 
  private:

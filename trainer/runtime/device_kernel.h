@@ -1,11 +1,12 @@
-// A kernel with one argument on one card: compiled once for a kind of card, loaded once on each card, and launched on
-// its current stream.
+// A kernel with one argument on one card: compiled once for a kind of card, loaded once on each card, and
+// launched on its current stream.
 //
-// On a simulated card nothing is compiled: the launch declares what it reads and writes, takes the time of that, and
-// where the card computes, a processor does the work.
+// On a simulated card nothing is compiled: the launch declares what it reads and writes, takes the time of
+// that, and where the card computes, a processor does the work.
 //
-// Thread-safety: one thread. Ownership: a loaded kernel stays for the life of the process. Errors: `make` says why
-// there is none; `launch` throws c10::Error where the driver refuses it, and allocates no device memory.
+// Thread-safety: one thread. Ownership: a loaded kernel stays for the life of the process. Errors: `make`
+// says why there is none; `launch` throws c10::Error where the driver refuses it, and allocates no device
+// memory.
 #pragma once
 #include <memory>
 #include <span>
@@ -31,17 +32,19 @@ class DeviceKernel {
   struct Launch {
     const void* argument = nullptr;  // is copied
     int64_t blocks = 0;
-    unsigned threads = 0;                        // of a block
-    std::span<const SpillwayRange> ranges;       // that it touches
-    c10::function_ref<void(ptrdiff_t)> compute;  // its work on a processor, where addresses are so much larger
+    unsigned threads = 0;                   // of a block
+    std::span<const SpillwayRange> ranges;  // that it touches
+    uint64_t bytes = 0;                     // that it reads and writes there
+    c10::function_ref<void(ptrdiff_t)>
+        compute;  // its work on a processor, where addresses are so much larger
   };
 
   virtual ~DeviceKernel() = default;
   virtual void launch(const Launch& of) const = 0;
 
   static std::unique_ptr<DeviceKernel> make(const KernelCode& code, at::Device device, NoKernel* why_not);
-  // As a real card has it, whatever the driver is, and loaded anew; `table` is borrowed. Where no context is current,
-  // the card's primary one is made so.
+  // As a real card has it, whatever the driver is, and loaded anew; `table` is borrowed. Where no context is
+  // current, the card's primary one is made so.
   static std::unique_ptr<DeviceKernel> make_compiled(const KernelCode& code, const driver::Table& table,
                                                      at::Device device, NoKernel* why_not);
 };

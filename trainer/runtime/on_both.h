@@ -1,8 +1,8 @@
-// For functions that are C++ and CUDA C++ alike: a GPU's compiler reads their file when the program runs, and a
-// processor's when it is built.
+// For functions that are C++ and CUDA C++ alike: a GPU's compiler reads their file when the program runs, and
+// a processor's when it is built.
 //
-// Products and sums must not be contracted (-ffp-contract=off, --fmad=false), so that every processor and GPU has
-// the same bits.
+// Products and sums must not be contracted (-ffp-contract=off, --fmad=false), so that every processor and GPU
+// has the same bits.
 #pragma once
 #if defined(__CUDACC_RTC__)
 #define SPILLWAY_ON_BOTH __device__ __forceinline__

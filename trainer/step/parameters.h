@@ -92,8 +92,9 @@ class Parameters {
   void on_accumulated(std::function<void(size_t index, uint32_t micro_batch)> call) {
     accumulated_call_ = std::move(call);
   }
-  // Called on the thread that computes with a unit, when its accumulators are complete and before they go from their
-  // device to where they live: those of parameters [first, first + count). Not of units in tiles or in shares.
+  // Called on the thread that computes with a unit, when its accumulators are complete and before they go
+  // from their device to where they live: those of parameters [first, first + count). Not of units in tiles
+  // or in shares.
   void on_leaving(std::function<void(size_t first, size_t count)> call) { leaving_call_ = std::move(call); }
   // Waits until no thread of autograd's runs a hook of a pass that failed, and drops fresh gradients that it
   // left.

@@ -1,4 +1,5 @@
-// The kernel of AdamW and Adam for GPUs: compiled for the cards that there are, and launched on simulated ones.
+// The kernel of AdamW and Adam for GPUs: compiled for the cards that there are, and launched on simulated
+// ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,8 +44,8 @@ struct Tensors {
   }
   Tensors to(at::Device device) const {
     Tensors other = *this;
-    for (at::Tensor* each : {&other.value, &other.gradient, &other.first, &other.second, &other.weights,
-                             &other.gradient16})
+    for (at::Tensor* each :
+         {&other.value, &other.gradient, &other.first, &other.second, &other.weights, &other.gradient16})
       *each = each->to(device, false, true);
     return other;
   }
@@ -146,7 +147,8 @@ TEST_F(AdamOnASimulatedCard, MayNotTouchWhatIsNotThere) {
   expect_refused([&](AdamUpdate& of) { beyond(of.first); });
   expect_refused([&](AdamUpdate& of) { beyond(of.second); });
   expect_refused([&](AdamUpdate& of) { beyond(of.bfloat16); });
-  expect_refused([&](AdamUpdate& of) { of = there.update_by_chance(numbers_), beyond(of.bfloat16_gradient); });
+  expect_refused(
+      [&](AdamUpdate& of) { of = there.update_by_chance(numbers_), beyond(of.bfloat16_gradient); });
   simulator().reset();
 }
 
@@ -154,8 +156,7 @@ TEST_F(AdamOnASimulatedCard, ThatIsCompiledIsLaunchedOverAllNumbersAndNoMore) {
   NoKernel why_not;
   driver::Table keeping = table();
   keeping.cuLaunchKernel = &keep_launch<AdamUpdate>;
-  const auto compiled =
-      AdamKernel::of(DeviceKernel::make_compiled(adam_kernel(), keeping, card_, &why_not));
+  const auto compiled = AdamKernel::of(DeviceKernel::make_compiled(adam_kernel(), keeping, card_, &why_not));
   ASSERT_TRUE(compiled) << why_not.text;
   const Tensors there = Tensors().to(card_);
   constexpr int64_t kNumbersOfBlock = int64_t{kAdamThreads} * kNumbersOfThread;

@@ -228,8 +228,8 @@ TEST_F(KernelOnASimulatedCard, ThatIsNotThereIsNamedAndOperatorsTakeItsPlace) {
 
 TEST_F(KernelOnASimulatedCard, ThatTheDriverDoesNotLoadIsNamed) {
   NoKernel why_not;
-  EXPECT_FALSE(load_kernel(table(), {.cubin = std::string(4096, 'x'), .ptx = "", .log = ""}, blockwise_kernel().name,
-                           &why_not));
+  EXPECT_FALSE(load_kernel(table(), {.cubin = std::string(4096, 'x'), .ptx = "", .log = ""},
+                           blockwise_kernel().name, &why_not));
   EXPECT_THAT(why_not.text, testing::HasSubstr(blockwise_kernel().name));
   EXPECT_FALSE(why_not.may_come_later);
 }

@@ -188,6 +188,25 @@ TEST(EightBitAdamW, OfAParameterOfSeveralTilesHasTheSameBitsWhereverItsStatesLie
   for (size_t i = 0; i < beside.size(); ++i) EXPECT_TRUE(at::equal(beside[i], moved[i])) << i;
 }
 
+// A tile is whole rows of a matrix in 8 bits, and whole blocks of 8-bit moments: more than others have.
+TEST(EightBitAdamW, UpdatesRowsThatAreNoMultipleOfABlock) {
+  at::manual_seed(14);
+  const std::vector<at::Tensor> initial{at::randn({384, 2730}), at::randn({300, 2050})};
+  TrainConfig train{.steps = 2};
+  train.numerics = {Precision::kInt8, OptimizerKind::kAdamW8bit};
+  ASSERT_GT(tile_elements(train.numerics, {384, 2730}, false), kTileElements);
+  Parameters parameters({"matrix", "embedding"}, initial, {at::kCPU, at::kCPU}, train.numerics,
+                        {true, false});
+  Optimizer optimizer(parameters, train, Place::kDevice, initial);
+  const at::Tensor before = parameters.value(1).detach().clone();
+  parameters.clear_gradients();
+  parameters.begin_micro_batch(0);
+  (parameters.value(1) * at::randn_like(parameters.value(1))).sum().backward();
+  optimizer.prepare(0);
+  EXPECT_TRUE(optimizer.commit());
+  EXPECT_FALSE(at::equal(parameters.value(1).detach().narrow(0, 299, 1), before.narrow(0, 299, 1)));
+}
+
 // One parameter whose gradient is always the same.
 class Constant {
  public:

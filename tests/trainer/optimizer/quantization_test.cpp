@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "trainer/model/weights.h"
-#include "trainer/optimizer/rounding/int8_rounding.h"
 #include "trainer/optimizer/quantization/blockwise_adamw.h"
 #include "trainer/optimizer/quantization/dynamic_map.h"
-#include "trainer/optimizer/rules/rules.h"
+#include "trainer/optimizer/rounding/int8_rounding.h"
 #include "trainer/optimizer/rounding/stochastic_rounding.h"
+#include "trainer/optimizer/rules/rules.h"
 #include "trainer/plan/parameters/optimizer_state.h"
 
 namespace spillway::trainer {

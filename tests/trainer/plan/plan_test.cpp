@@ -184,13 +184,24 @@ TEST(Plan, TheLastLayerKeepsWhatItsBackwardNeedsAtOnce) {
   EXPECT_FALSE(plan.offloads(5, 6, 6));
 }
 
-TEST(Plan, WhatALayerKeepsLeavesWhereTheNextOffloadedLayerEnds) {
-  const Plan plan{.offload = {0, 1, 4, 7}};
-  EXPECT_EQ(plan.offloaded_until(0, 12), 1u);
-  EXPECT_EQ(plan.offloaded_until(1, 12), 4u);
-  EXPECT_EQ(plan.offloaded_until(7, 12), 10u) << "as far as it is behind the one before";
-  EXPECT_EQ(plan.offloaded_until(7, 9), 8u) << "but before the head";
-  EXPECT_EQ((Plan{.offload = {2}}.offloaded_until(2, 12)), 3u);
+// Without one of n layers a device has n - 1 at the end: so many it may have before the first one has left.
+TEST(Plan, WhatALayerKeepsLeavesBeforeTheDeviceWouldHaveMoreThanAtTheEnd) {
+  EXPECT_EQ((Plan{.offload = {0}}.offloaded_until(0, 8)), 6u);
+  EXPECT_EQ((Plan{.offload = {2}}.offloaded_until(2, 12)), 10u);
+  const Plan first{.offload = {0, 1}}, spread{.offload = {0, 4}};
+  EXPECT_EQ(first.offloaded_until(0, 8), 5u);
+  EXPECT_EQ(first.offloaded_until(1, 8), 6u);
+  EXPECT_EQ(spread.offloaded_until(0, 8), 5u);
+  EXPECT_EQ(spread.offloaded_until(4, 8), 6u);
+  Plan all{.offload = {0, 1, 2, 3}};
+  for (uint32_t layer = 0; layer < 4; ++layer)
+    EXPECT_EQ(all.offloaded_until(layer, 4), std::min(3u, layer + 1)) << "there is no room";
+  all.placement = {{2, 1}, {3, 1}};
+  all.offload = {0, 2};
+  EXPECT_EQ(all.offloaded_until(0, 4), 2u) << "the next one that is offloaded";
+  EXPECT_EQ(all.offloaded_until(2, 4), 3u) << "but before the head";
+  Plan again{.recompute = {0, 1, 2, 3, 4, 5}, .offload = {0}};
+  EXPECT_EQ(again.offloaded_until(0, 8), 6u) << "two layers keep all that they have";
 }
 
 TEST(Plan, ALayerNamedOnDeviceZeroIsTheSameAsOneNotNamed) {

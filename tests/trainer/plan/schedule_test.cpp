@@ -157,8 +157,8 @@ TEST(Streams, ADisksReadsAndWritesAreAddedAsFarAsNothingHidesThem) {
   EXPECT_EQ(estimate(shape, nvme, machine).time.nvme, 0) << "all hidden";
   machine.nvme_read_bytes_per_second = machine.nvme_write_bytes_per_second = 1e3;
   const StepTime time = estimate(shape, nvme, machine).time;
-  // Two micro-batches write all 8 layers; the second one reads those that neither a slot nor a buffer has, and so does
-  // the update.
+  // Two micro-batches write all 8 layers; the second one reads those that neither a slot nor a buffer has,
+  // and so does the update.
   const double written = 16 * layer / 1e3, read = time.nvme - written;
   EXPECT_GT(read, 8 * layer / 1e3);
   EXPECT_LE(read, 2 * 8 * layer / 1e3 * (1 + 1e-12));

@@ -19,13 +19,20 @@ void compute(AdamUpdate of, ptrdiff_t offset) {
   update_numbers(of);
 }
 
+// Moments are read and written, and the values; weights that follow from these are written alone.
+uint64_t bytes_of(const AdamUpdate& of) {
+  const uint64_t of_number = of.value ? 16 + 4 + 8 + (of.bfloat16 ? 2 : 0) : 16 + 2 + 4;
+  return of_number * static_cast<uint64_t>(of.elements);
+}
+
 class AdamOfACard : public AdamKernel {
  public:
   explicit AdamOfACard(std::unique_ptr<DeviceKernel> kernel) : kernel_(std::move(kernel)) {}
 
   void update(const AdamUpdate& of) const override {
     const auto elements = static_cast<uint64_t>(of.elements), bytes = sizeof(float) * elements;
-    std::vector<SpillwayRange> ranges{device_range(of.first, bytes, true), device_range(of.second, bytes, true)};
+    std::vector<SpillwayRange> ranges{device_range(of.first, bytes, true),
+                                      device_range(of.second, bytes, true)};
     const auto add = [&ranges](const void* address, uint64_t count, bool writes) {
       if (address != nullptr) ranges.push_back(device_range(address, count, writes));
     };
@@ -35,6 +42,7 @@ class AdamOfACard : public AdamKernel {
                      .blocks = (of.elements + kNumbersOfBlock - 1) / kNumbersOfBlock,
                      .threads = kAdamThreads,
                      .ranges = ranges,
+                     .bytes = bytes_of(of),
                      .compute = [&of](ptrdiff_t offset) { compute(of, offset); }});
   }
 

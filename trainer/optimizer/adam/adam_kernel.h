@@ -1,7 +1,8 @@
 // The kernel of adam_update.h on a card (trainer/runtime/device_kernel.h).
 //
-// Thread-safety: one thread. Ownership: a loaded kernel stays for the life of the process. Errors: `make` says why
-// there is none; `update` throws c10::Error where the driver refuses the launch, and allocates nothing.
+// Thread-safety: one thread. Ownership: a loaded kernel stays for the life of the process. Errors: `make`
+// says why there is none; `update` throws c10::Error where the driver refuses the launch, and allocates
+// nothing.
 #pragma once
 #include <memory>
 

@@ -4,7 +4,8 @@
 
 // A loop is compiled for several kinds of processor, and chosen at run time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define SPILLWAY_VECTORS_IF_THERE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define SPILLWAY_VECTORS_IF_THERE \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SPILLWAY_VECTORS_IF_THERE
 #endif
@@ -12,7 +13,8 @@
 namespace spillway::trainer {
 namespace {
 
-// Pointers that are arguments of their own: the compiler cannot know otherwise that a write leaves them as they are.
+// Pointers that are arguments of their own: the compiler cannot know otherwise that a write leaves them as
+// they are.
 SPILLWAY_VECTORS_IF_THERE
 void advance_all(const AdamNumbers numbers, float* __restrict value, const float* __restrict gradient,
                  float* __restrict first, float* __restrict second, int64_t elements) {

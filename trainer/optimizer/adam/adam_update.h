@@ -1,11 +1,11 @@
-// AdamW and Adam with moments in 32 bits, number by number: a GPU's thread, or a processor's vectors, read and write
-// each number once.
+// AdamW and Adam with moments in 32 bits, number by number: a GPU's thread, or a processor's vectors, read
+// and write each number once.
 //
-// Adam, of Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015); AdamW, of Loshchilov and Hutter,
-// "Decoupled Weight Decay Regularization" (2019).
+// Adam, of Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015); AdamW, of Loshchilov and
+// Hutter, "Decoupled Weight Decay Regularization" (2019).
 //
-// C++ and CUDA C++ alike, with the conditions of trainer/runtime/on_both.h; and division and root rounded to the
-// nearest, subnormal numbers kept.
+// C++ and CUDA C++ alike, with the conditions of trainer/runtime/on_both.h; and division and root rounded to
+// the nearest, subnormal numbers kept.
 //
 // Thread-safety: pure but for what it writes; numbers are independent. Errors: none. Ownership: none.
 #pragma once
@@ -27,17 +27,18 @@ struct AdamNumbers {
   float epsilon = 0;
 };
 
-// The kernel's only argument. The numbers are floats, `value` and `gradient`, and bfloat16 may follow from them. Or they
-// are bfloat16, with gradients of their kind: then `value` and `gradient` are null, and an update is rounded by chance.
+// The kernel's only argument. The numbers are floats, `value` and `gradient`, and bfloat16 may follow from
+// them. Or they are bfloat16, with gradients of their kind: then `value` and `gradient` are null, and an
+// update is rounded by chance.
 struct AdamUpdate {
   AdamNumbers numbers;
   float* value;
   const float* gradient;
   unsigned short* bfloat16;  // null: nobody wants the value rounded (to the nearest)
   const unsigned short* bfloat16_gradient;
-  float *first, *second;           // the moments
-  unsigned long long chance;       // with which the first number is rounded, as for `random_bits`
-  long long begin;                 // and its position
+  float *first, *second;      // the moments
+  unsigned long long chance;  // with which the first number is rounded, as for `random_bits`
+  long long begin;            // and its position
   long long elements;
 };
 static_assert(sizeof(AdamUpdate) == 112, "both compilers lay it out alike");
@@ -64,17 +65,16 @@ SPILLWAY_ON_BOTH unsigned short to_bfloat16(float value) {
   return static_cast<unsigned short>(value == value ? rounded : 0x7fc0u);
 }
 
-SPILLWAY_ON_BOTH AdamNumber read(const AdamUpdate& update, long long at) {
+SPILLWAY_ON_BOTH AdamNumber read_number(const AdamUpdate& update, long long at) {
   const float first = update.first[at], second = update.second[at];
   if (update.value) return {update.value[at], update.gradient[at], first, second};
   return {from_bfloat16(update.bfloat16[at]), from_bfloat16(update.bfloat16_gradient[at]), first, second};
 }
 
-SPILLWAY_ON_BOTH void write(const AdamUpdate& update, long long at, const AdamNumber& number) {
+SPILLWAY_ON_BOTH void write_number(const AdamUpdate& update, long long at, const AdamNumber& number) {
   update.first[at] = number.first, update.second[at] = number.second;
   if (!update.value) {
-    update.bfloat16[at] =
-        to_bfloat16_by_chance(number.value, random_bits(update.chance, update.begin + at));
+    update.bfloat16[at] = to_bfloat16_by_chance(number.value, random_bits(update.chance, update.begin + at));
     return;
   }
   update.value[at] = number.value;
@@ -92,12 +92,13 @@ extern "C" __global__ void __launch_bounds__(kAdamThreads)
   AdamNumber numbers[kNumbersOfThread];
   SPILLWAY_UNROLL
   for (int i = 0; i < kNumbersOfThread; ++i)
-    if (first + i * kAdamThreads < update.elements) numbers[i] = read(update, first + i * kAdamThreads);
+    if (first + i * kAdamThreads < update.elements)
+      numbers[i] = read_number(update, first + i * kAdamThreads);
   SPILLWAY_UNROLL
   for (int i = 0; i < kNumbersOfThread; ++i) {
     if (first + i * kAdamThreads >= update.elements) continue;
     advance(update.numbers, &numbers[i]);
-    write(update, first + i * kAdamThreads, numbers[i]);
+    write_number(update, first + i * kAdamThreads, numbers[i]);
   }
 }
 

@@ -22,6 +22,13 @@ std::array<SpillwayRange, 6> ranges_of(const BlockwiseUpdate& of) {
           device_range(of.moments.second_scales, scales, true)};
 }
 
+// All but the gradient is read and written.
+uint64_t bytes_of(const std::array<SpillwayRange, 6>& ranges) {
+  uint64_t bytes = 0;
+  for (const SpillwayRange& range : ranges) bytes += range.bytes * (range.writes ? 2 : 1);
+  return bytes;
+}
+
 void compute(BlockwiseUpdate of, ptrdiff_t offset) {
   of.value = moved(of.value, offset), of.gradient = moved(of.gradient, offset);
   of.moments = {moved(of.moments.first_codes, offset), moved(of.moments.first_scales, offset),
@@ -39,6 +46,7 @@ class BlockwiseOfACard : public BlockwiseKernel {
                      .blocks = (warp::blocks_of(of) + kWarps - 1) / kWarps,
                      .threads = kWarps * kWarpLanes,
                      .ranges = ranges,
+                     .bytes = bytes_of(ranges),
                      .compute = [&of](ptrdiff_t offset) { compute(of, offset); }});
   }
 

@@ -1,9 +1,9 @@
-// Random bits of their place alone, and rounding to bfloat16 by them: up with the probability of the part that is cut
-// off, such that the mean is right.
+// Random bits of their place alone, and rounding to bfloat16 by them: up with the probability of the part
+// that is cut off, such that the mean is right.
 //
-// The bits are SplitMix64's (Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014) of a key and a
-// position. Sixteen of them are added below those that stay, and the sum is cut: Gupta et al., "Deep Learning with
-// Limited Numerical Precision" (2015).
+// The bits are SplitMix64's (Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014) of a key
+// and a position. Sixteen of them are added below those that stay, and the sum is cut: Gupta et al., "Deep
+// Learning with Limited Numerical Precision" (2015).
 //
 // C++ and CUDA C++ alike, with the conditions of trainer/runtime/on_both.h.
 //

@@ -1,4 +1,5 @@
-// Random numbers of their place alone, for operators that round by them: on a processor, and as a kernel of a GPU.
+// Random numbers of their place alone, for operators that round by them: on a processor, and as a kernel of a
+// GPU.
 //
 // C++ and CUDA C++ alike, with the conditions of trainer/runtime/on_both.h.
 //

@@ -25,11 +25,13 @@ void fill_on_host(const RandomFill& fill) {
 }
 
 void fill_on_card(const DeviceKernel& kernel, const RandomFill& fill) {
-  const std::array ranges{device_range(fill.to, sizeof(unsigned) * static_cast<uint64_t>(fill.elements), true)};
+  const std::array ranges{
+      device_range(fill.to, sizeof(unsigned) * static_cast<uint64_t>(fill.elements), true)};
   kernel.launch({.argument = &fill,
                  .blocks = (fill.elements + kFillThreads - 1) / kFillThreads,
                  .threads = kFillThreads,
                  .ranges = ranges,
+                 .bytes = ranges[0].bytes,
                  .compute = [&fill](ptrdiff_t offset) {
                    RandomFill there = fill;
                    there.to = moved(there.to, offset);
@@ -47,9 +49,13 @@ KernelCode random_fill_kernel() {
 }
 
 StochasticRounding::StochasticRounding(uint64_t seed)
-    : seed_(seed), kernels_("random bits", [](at::Device device, NoKernel* why_not) {
-        return DeviceKernel::make(random_fill_kernel(), device, why_not);
-      }) {}
+    : seed_(seed),
+      kernels_(
+          "random bits",
+          [](at::Device device, NoKernel* why_not) {
+            return DeviceKernel::make(random_fill_kernel(), device, why_not);
+          },
+          "by the processor, from which they are copied") {}
 
 void StochasticRounding::reserve(at::Device device) {
   if (device.is_cuda()) kernels_.prepared(device);

@@ -1,10 +1,10 @@
-// Rounding 32-bit floats by chance, by operators: to bfloat16 as chance.h does it.
+// Rounding 32-bit floats by chance, by operators: numbers to bfloat16 as chance.h does it.
 //
-// The random bits follow from seed and key alone, not from what was rounded before, nor from the device: a kernel
-// makes them on a GPU, and a processor where there is none (docs/decisions.md).
+// The random bits follow from seed and key alone, not from what was rounded before, nor from the device: a
+// kernel makes them on a GPU, and a processor where there is none (docs/decisions.md).
 //
-// Thread-safety: one thread. Ownership: owns a kernel a device. Errors: of `round` and `draw`, c10::Error where the
-// driver refuses a launch; no device memory is allocated.
+// Thread-safety: one thread. Ownership: owns a kernel a device. Errors: of `round` and `draw`, c10::Error
+// where the driver refuses a launch; no device memory is allocated.
 #pragma once
 #include <cstdint>
 

@@ -69,9 +69,8 @@ bool AdamRule::apply_at_once(const Tile& tile) {
   if (!tile.value.defined() && !tile.weights.defined()) return false;  // a matrix in 8 bits
   const AdamUpdate update = update_of(tile);
   if (!tile.gradient.is_cuda()) {
-    at::parallel_for(0, update.elements, kNumbersAtOnce, [&](int64_t begin, int64_t end) {
-      update_numbers(part_of(update, begin, end));
-    });
+    at::parallel_for(0, update.elements, kNumbersAtOnce,
+                     [&](int64_t begin, int64_t end) { update_numbers(part_of(update, begin, end)); });
   } else if (const AdamKernel* const kernel = kernels_.on(tile.gradient)) {
     kernel->update(update);
   } else {
@@ -91,8 +90,8 @@ void AdamRule::apply(const Tile& tile) {
   }
 }
 
-// Products and sums apart, as the kernel has them: a product that is added by one operator may be rounded with the
-// sum.
+// Products and sums apart, as the kernel has them: a product that is added by one operator may be rounded
+// with the sum.
 void AdamRule::apply_by_operators(const Tile& tile) {
   const at::Tensor &value = tile.value, &gradient = tile.gradient, &first = tile.states[0],
                    &second = tile.states[1];

@@ -20,8 +20,10 @@ class KernelsByDevice {
  public:
   using Make = std::function<std::unique_ptr<Kernel>(at::Device, NoKernel* why_not)>;
 
-  // `what`: the update, for people.
-  KernelsByDevice(const char* what, Make make) : what_(what), make_(std::move(make)) {}
+  // For people: `what` it makes, and `instead` of it.
+  KernelsByDevice(const char* what, Make make,
+                  const char* instead = "by LibTorch's operators, which are slower")
+      : what_(what), instead_(instead), make_(std::move(make)) {}
 
   // Null where there is none. Asks again where there was no memory for it.
   const Kernel* prepared(at::Device device) {
@@ -45,13 +47,12 @@ class KernelsByDevice {
     of->made = make_(device, &why_not);
     of->may_come_later = why_not.may_come_later;
     if (of->made) return;
-    std::string remark = std::string(what_) + " on " + device.str() +
-                         " by LibTorch's operators, which are slower: " + why_not.text;
+    std::string remark = std::string(what_) + " on " + device.str() + " " + instead_ + ": " + why_not.text;
     if (std::find(remarks_.begin(), remarks_.end(), remark) == remarks_.end())
       remarks_.push_back(std::move(remark));
   }
 
-  const char* const what_;
+  const char *const what_, *const instead_;
   const Make make_;
   std::map<int, Of> of_;  // by device index
   std::vector<std::string> remarks_;

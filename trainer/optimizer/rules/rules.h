@@ -12,9 +12,9 @@
 namespace spillway::trainer {
 
 // Adam and AdamW: adam/adam_update.h. A tile is updated in one pass: on a CPU in vectors, on a GPU by
-// adam/adam_kernel.h, or by LibTorch's operators where that cannot be had. The first two have the same bits, but for
-// those of what is no number; the operators too, where LibTorch's root is the nearest number.
-// States: the first and the second moment.
+// adam/adam_kernel.h, or by LibTorch's operators where that cannot be had. The first two have the same bits,
+// but for those of what is no number; the operators too, where LibTorch's root is the nearest number. States:
+// the first and the second moment.
 class AdamRule : public UpdateRule {
  public:
   using Kernels = KernelsByDevice<AdamKernel>;

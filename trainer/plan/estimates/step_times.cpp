@@ -47,9 +47,9 @@ void StepTimes::add_stages(const Memory& whole) {
   time_.ranks = waits_;
 }
 
-// The gradient is set to zero before the passes, which is no kernel, and read for the norm. An update goes through a parameter in tiles,
-// which a device's cache holds, or in one kernel: value, gradient and states are read once, and all but the gradient
-// are written once.
+// The gradient is set to zero before the passes, which is no kernel, and read for the norm. An update goes
+// through a parameter in tiles, which a device's cache holds, or in one kernel: value, gradient and states
+// are read once, and all but the gradient are written once. Weights that have a master are written alone.
 void StepTimes::add_update(const Update& update) {
   of_parameters_.push_back(0);
   if (update.of_all <= 0) return;  // another stage's
@@ -63,7 +63,9 @@ void StepTimes::add_update(const Update& update) {
   const double of_tiles = update.tiles * update.kernels.of_tile, before = update.kernels.of_parameter;
   of_parameters_.back() =
       longer(of_gradient, 0) + longer(of_gradient, before) +
-      longer(2 * (share * update.stored_bytes + update.state_bytes) + of_gradient, of_tiles);
+      longer((shape_.numerics.has_master_weights() ? 1 : 2) * share * update.stored_bytes +
+                 2 * update.state_bytes + of_gradient,
+             of_tiles);
   const double launches = of_tiles + before;
   time_.optimizer += of_parameters_.back();
   if (!update.elsewhere) return;

@@ -48,7 +48,8 @@ double of_rounding(const Numerics& numerics, const Parameter& parameter) {
 UpdateKernels update_kernels(const Numerics& numerics, const Parameter& parameter) {
   constexpr uint64_t tile = kTileElements;
   const uint64_t elements = parameter.elements();
-  // The gradient's norm, of whole tiles and of the rest; Adafactor's means, their roots and the parameter's size.
+  // The gradient's norm, of whole tiles and of the rest; Adafactor's means, their roots and the parameter's
+  // size.
   const double means = parameter.sizes.size() >= 2 ? 19 : 7;
   return {.of_tile = of_rule(numerics.optimizer, parameter) + of_rounding(numerics, parameter),
           .of_parameter = (elements > tile && elements % tile != 0 ? 2 : 1) +

@@ -23,11 +23,6 @@ bool is_adam(const Numerics& numerics) {
   return numerics.optimizer == OptimizerKind::kAdamW || numerics.optimizer == OptimizerKind::kAdam;
 }
 
-// A kernel rounds too, so that the update needs no floats beside the parameter.
-bool rounds_at_once(const Numerics& numerics) {
-  return is_adam(numerics) && numerics.precision == Precision::kBf16;
-}
-
 // One kernel reads and writes each number once, and needs no room.
 bool updates_at_once(const Numerics& numerics) {
   if (numerics.rounds_stochastically()) return rounds_at_once(numerics);
@@ -55,6 +50,10 @@ void add_second_moment_of_adafactor(std::vector<StateTensor>* state, const Sizes
 }
 
 }  // namespace
+
+bool rounds_at_once(const Numerics& numerics) {
+  return is_adam(numerics) && numerics.precision == Precision::kBf16;
+}
 
 int64_t StateTensor::entries() const {
   return product(sizes);

@@ -41,6 +41,9 @@ std::vector<StateTensor> optimizer_state(const Numerics& numerics, const std::ve
 // What of these is kept where `elements` of the parameter's are updated, in rows.
 std::vector<StateTensor> kept_of(std::vector<StateTensor> states, int64_t elements);
 
+// Whether a kernel updates and rounds a whole parameter without a master, in 16 bits, where it can be had.
+bool rounds_at_once(const Numerics& numerics);
+
 // Elements of a tile of such a parameter: as near to kTileElements as whole blocks or rows allow, or all of
 // them where the update needs no room.
 int64_t tile_elements(const Numerics& numerics, const std::vector<int64_t>& sizes, bool states_on_host);

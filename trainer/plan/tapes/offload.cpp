@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ranges>
 
 #include "trainer/plan/tapes/tape.h"
 
@@ -52,16 +53,15 @@ void Tape::end_layer(uint32_t end, std::optional<uint32_t> until, Memory::Home h
   KeptLayer& layer = layers_.back();
   layer.home = home;
   layer.end = recorded_.size();
-  if (leaving_ && leaves_at_ < end) {
-    layer.left = std::exchange(leaving_, std::nullopt);
-    leave_device(&layers_[*layer.left]);
+  for (; !leaving_.empty() && leaving_.front().until < end; leaving_.pop_front()) {
+    layer.left.push_back(leaving_.front().layer);
+    leave_device(&layers_[layer.left.back()]);
   }
   if (!until) return;
   find_kept(stay, least_bytes, &layer);
   const auto copies = double(layer.tensors.size() + layer.more.size());
   layer.copied = memory_.copy_beside(home, true, double(layer.bytes), copies);
-  leaving_ = layers_.size() - 1;
-  leaves_at_ = *until;
+  leaving_.push_back({layers_.size() - 1, *until});
 }
 
 void Tape::leave_device(KeptLayer* layer) {
@@ -94,7 +94,7 @@ void Tape::backward_reaches_layer() {
   layers_.pop_back();
   bring_back(&layer);
   memory_.wait_until(layer.copied, layer.home);
-  if (layer.left) bring_back(&layers_[*layer.left]);
+  for (const size_t left : layer.left | std::views::reverse) bring_back(&layers_[left]);
 }
 
 }  // namespace spillway::trainer

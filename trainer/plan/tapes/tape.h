@@ -16,6 +16,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -217,8 +218,8 @@ class Tape {
     std::vector<size_t> more{};                          // the operators whose `keeps_more` goes
     uint64_t bytes = 0;
     bool away = false;
-    std::optional<size_t> left{};  // the device at its end
-    double copied = 0;             // when its last copy is done
+    std::vector<size_t> left{};  // the device at its end
+    double copied = 0;           // when its last copy is done
   };
 
   struct Cut {
@@ -260,8 +261,11 @@ class Tape {
   std::vector<size_t> parts_;  // what was recorded before each
   Cut undone_{};               // of the piece whose backward runs
   std::vector<KeptLayer> layers_;
-  std::optional<size_t> leaving_;  // whose copies run
-  uint32_t leaves_at_ = 0;
+  struct Leaving {
+    size_t layer = 0;
+    uint32_t until = 0;
+  };
+  std::deque<Leaving> leaving_;  // whose copies run
 };
 
 }  // namespace spillway::trainer
