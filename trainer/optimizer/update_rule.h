@@ -39,8 +39,8 @@ struct Tile {
   at::Tensor gradient;             // [elements], floats, or bfloat16 beside such weights; scratch afterwards
   std::vector<at::Tensor> states;  // that are read in tiles; written
   bool decays = false;
-  at::Tensor weights;   // [elements], of fewer bits: what the value is rounded into; not defined: nothing
-  uint64_t chance = 0;  // with which weights are rounded that are the values (rounding/chance.h)
+  at::Tensor weights{};  // [elements], of fewer bits: what the value is rounded into; not defined: nothing
+  uint64_t chance = 0;   // with which weights are rounded that are the values (rounding/chance.h)
 };
 
 class UpdateRule {

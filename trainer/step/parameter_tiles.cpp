@@ -2,6 +2,7 @@
 #include <ranges>
 #include <set>
 #include <span>
+#include <stdexcept>
 
 #include "trainer/step/parameters.h"
 
@@ -92,6 +93,8 @@ Parameters::CutUnit Parameters::cut_unit(const Range& range, uint32_t tiles) {
 
 void Parameters::take_cut(uint32_t unit, Range* range, CutUnit cut) {
   const at::NoGradGuard no_grad;
+  if (!cut.values || !cut.gradients) throw std::logic_error("a unit was cut without what stays whole of it");
+  LayerBlock &values = *cut.values, &gradients = *cut.gradients;
   const at::Device device = devices_[range->first];
   for (StreamedLayers* streamed : {&streamed_values_, &streamed_gradients_})
     if (streamed->has(unit)) streamed->remove(unit);
@@ -101,15 +104,15 @@ void Parameters::take_cut(uint32_t unit, Range* range, CutUnit cut) {
     accumulated_[index] = accumulated(index);
     tiled_[index] = std::move(cut.matrices[i]);
     if (!tiled_[index]) {
-      values_[index] = cut.values->tensor(part), gradients_[index] = cut.gradients->tensor(part);
+      values_[index] = values.tensor(part), gradients_[index] = gradients.tensor(part);
       ++part;
       continue;
     }
     values_[index] = without_memory(values_[index].sizes(), values_[index].scalar_type(), device);
     gradients_[index] = without_memory(gradients_[index].sizes(), gradients_[index].scalar_type(), device);
   }
-  streamed_values_.add(unit, device, std::move(*cut.values), false);
-  streamed_gradients_.add(unit, device, std::move(*cut.gradients), cut.are_zero);
+  streamed_values_.add(unit, device, std::move(values), false);
+  streamed_gradients_.add(unit, device, std::move(gradients), cut.are_zero);
   renew_leaves(*range);
 }
 
