@@ -22,7 +22,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place pla
       norms_(parameters.size()) {
   prepare_scratch();
   parameters.replace_in_updates(has_masters() && share_.updated.empty());
-  if (share_.over_ranks) return;  // other numbers are to be measured, or others measure too
+  if (share_.over_ranks) return;  // several ranks measure after their exchange
   parameters.on_leaving([this](size_t first, size_t count) {
     const at::NoGradGuard no_grad;
     for (size_t i = first; i < first + count; ++i)
@@ -142,8 +142,7 @@ void Optimizer::measure(size_t index) {
 }
 
 void Optimizer::measure_norm(double loss_scale) {
-  const bool repeats = bool(share_.over_ranks);
-  if (repeats) forget_norms();
+  if (share_.over_ranks) forget_norms();  // none was measured before the ranks' sums
   parameters_.walk(
       Parameters::Walk::kReadGradients, [this](size_t i) { measure(i); },
       [this](size_t first, size_t count) {

@@ -172,6 +172,26 @@ TEST_F(StreamingFailures, SlotsStayWhereThereIsNoRoomForLargerOnes) {
   }
 }
 
+// Of a step that is made anew with other micro-batches, whose gradients have other bits.
+TEST_F(StreamingFailures, ANormIsOfTheGradientsThatTheStepEndedWith) {
+  config_.plan.gradients = Place::kHost;
+  Plan split = config_.plan;
+  split.micro_batch = 1;
+  const auto norm = [this](const std::vector<Plan>& attempts) {
+    Fixture fixture(config_, corpus_, devices_);
+    fixture.program.save_step();
+    for (const Plan& plan : attempts) {
+      fixture.program.restore_step();
+      for (uint32_t i = 0; i < fixture.program.micro_batches(plan); ++i)
+        EXPECT_FALSE(fixture.program.run_micro_batch(i, plan));
+    }
+    EXPECT_FALSE(fixture.program.prepare_commit());
+    return fixture.program.gradient_norm();
+  };
+  EXPECT_EQ(norm({config_.plan, split}), norm({split}));
+  EXPECT_NE(norm({config_.plan}), norm({split}));
+}
+
 TEST_F(StreamingFailures, EveryRequestFailingUntilAMoveGivesTheUndisturbedBits) {
   config_.plan.recompute = {0, 1, 2, 3};
   config_.plan.recompute_segment = 2;

@@ -37,8 +37,8 @@ struct AdamUpdate {
   unsigned short* bfloat16;  // null: nobody wants the value rounded (to the nearest)
   const unsigned short* bfloat16_gradient;
   float *first, *second;      // the moments
-  unsigned long long chance;  // with which the first number is rounded, as for `random_bits`
-  long long begin;            // and its position
+  unsigned long long chance;  // the key of `random_bits`
+  long long begin;            // the first number's position for it
   long long elements;
 };
 static_assert(sizeof(AdamUpdate) == 112, "both compilers lay it out alike");
