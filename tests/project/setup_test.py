@@ -29,6 +29,11 @@ def make_wheel(folder, name="tiny_package", version="1.0"):
         wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
+def write_program(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
 class Setup(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -39,6 +44,9 @@ class Setup(unittest.TestCase):
         self.wheels = self.folder / "wheels"
         self.wheels.mkdir()
         make_wheel(self.wheels)
+        self.large_disk = self.folder / "large_disk"
+        self.large_disk.mkdir()
+        write_program(self.large_disk / "df", "echo Avail; echo 100000M")
 
     def checkout(self, name):
         tools = self.folder / name / "tools"
@@ -55,7 +63,8 @@ class Setup(unittest.TestCase):
         shutil.copy(CORPUS.resolve(), self.cache / "corpus" / "jargon.txt")
 
     def environment(self, **more):
-        return {**os.environ, "SPILLWAY_CACHE": str(self.cache), "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
+        """PyTorch's place is asked for, and the small package takes none: this machine's free room is nothing to it."""
+        return {**os.environ, "PATH": f"{self.large_disk}:{os.environ['PATH']}", "SPILLWAY_CACHE": str(self.cache), "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
                 "PIP_FIND_LINKS": str(self.wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
 
     def start(self, checkout, *words, before=(), **more):
@@ -134,9 +143,8 @@ class Setup(unittest.TestCase):
         nothing = self.folder / "nothing"
         nothing.mkdir()
         for name in ("apt-get", "sudo"):  # as they fail without one
-            (nothing / name).write_text("#!/bin/sh\necho 'E: Could not resolve host' >&2\nexit 100\n")
-            (nothing / name).chmod(0o755)
-        outcome = self.run_setup(self.checkout("one"), PATH=f"{nothing}:{os.environ['PATH']}")
+            write_program(nothing / name, "echo 'E: Could not resolve host' >&2; exit 100")
+        outcome = self.run_setup(self.checkout("one"), PATH=f"{nothing}:{self.large_disk}:{os.environ['PATH']}")
         self.assert_refused(outcome, "jargon-text could not be fetched: is there a network?")
 
     def on_a_small_disk(self, folder, command):
@@ -161,14 +169,13 @@ class Setup(unittest.TestCase):
 
     def test_a_full_disk(self):
         before = self.on_a_small_disk(self.cache, 'exec "$0"')
-        outcome = self.run_setup(self.checkout("one"), before=before)
+        outcome = self.run_setup(self.checkout("one"), before=before, PATH=os.environ["PATH"])
         self.assert_refused(outcome, f" MB in {self.cache}, where 1 MB are free", "SPILLWAY_CACHE")
 
     def test_neither_root_nor_sudo(self):
         tools = self.folder / "path"
         tools.mkdir()
-        (tools / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")  # nothing is installed
-        (tools / "dpkg-query").chmod(0o755)
+        write_program(tools / "dpkg-query", "exit 1")  # nothing is installed
         for name in ("bash", "dirname", "id", "sh"):
             (tools / name).symlink_to(shutil.which(name))
         before = ["/usr/bin/setpriv", "--reuid", str(NOBODY), "--clear-groups"] if os.geteuid() == 0 else []
