@@ -1,11 +1,11 @@
 // What many ranks need by the estimate: a step's time, what of the exchange is hidden, what a rank sends.
 //
-//   bench_ranks step FAMILY LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS ZERO OPTIMIZER PRECISION
+//   bench_ranks step FAMILY LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS ZERO OPTIMIZER PRECISION [PLAN]
 //   bench_ranks table    up to 1,024 ranks of A100s
 //
-// `step` is of one micro-batch, and has the rates of the simulator's profiles `typical` and `timed-kernels`
-// and of its NCCL; the table those of machines with eight A100s, NVLink and a link of 200 Gbit/s for each
-// card (trainer/plan/ranks).
+// `step` is of one micro-batch, unless PLAN says otherwise (TOML, as a configuration has it), and has the
+// rates of the simulator's profiles `typical` and `timed-kernels` and of its NCCL; the table those of
+// machines with eight A100s, NVLink and a link of 200 Gbit/s for each card (trainer/plan/ranks).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,12 +21,13 @@ using namespace spillway::trainer;
 Machine simulated() {
   Machine machine;
   machine.flops = 312e12, machine.memory_bytes_per_second = 1300e9, machine.launch_seconds = 5e-6;
+  machine.host_bytes_per_second = 25e9;
   machine.rank_links = {
       .bytes_per_second = 12e9, .ranks_per_machine = 0, .protocols = {{.call_seconds = 10e-6}}};
   return machine;
 }
 
-int step(char** words) {
+int step(char** words, const char* plan_text) {
   const auto size = [&](int at) { return uint32_t(std::strtoul(words[at], nullptr, 10)); };
   const auto family = family_of(words[0]);
   const auto optimizer = optimizer_of(words[9]);
@@ -37,7 +38,10 @@ int step(char** words) {
               .numerics = {.precision = *precision, .optimizer = *optimizer}};
   shape.model.vocabulary = size(5);
   shape.ranks = size(7), shape.zero = size(8);
-  const Estimate needed = estimate(shape, {.micro_batch = shape.batch}, simulated());
+  std::string error;
+  const auto plan = parse_plan(plan_text, shape.layers(), {.micro_batch = shape.batch}, &error);
+  if (!plan) return std::fprintf(stderr, "bench_ranks: %s\n", error.c_str()), 2;
+  const Estimate needed = estimate(shape, *plan, simulated());
   const StepTime& time = needed.time;
   std::printf(
       "{\"seconds\": %.9f, \"passes\": %.9f, \"optimizer\": %.9f, \"shown\": %.9f, \"hidden\": %.9f, "
@@ -105,10 +109,11 @@ int table() {
 
 int main(int count, char** words) {
   if (count == 2 && std::string(words[1]) == "table") return table();
-  if (count == 13 && std::string(words[1]) == "step") return step(words + 2);
+  if (count >= 13 && count <= 14 && std::string(words[1]) == "step")
+    return step(words + 2, count == 14 ? words[13] : "");
   std::fputs(
-      "bench_ranks step FAMILY LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS ZERO OPTIMIZER PRECISION | "
-      "table\n",
+      "bench_ranks step FAMILY LAYERS WIDTH HEADS CONTEXT VOCABULARY ROWS RANKS ZERO OPTIMIZER PRECISION "
+      "[PLAN] | table\n",
       stderr);
   return 2;
 }

@@ -2,25 +2,50 @@
 
 Trains a GPT-2 of 1.0 billion parameters in bf16-mixed, every block recomputed, in null mode on the simulated card of
 offload.py. Prints a table in Markdown: by rows of 1024 tokens a step, the most bytes that were alive, of those without
-offload, and the virtual milliseconds of a step, of those without.
+offload, the virtual milliseconds of a step, of those without, and what the estimate says (bench_ranks step). "Ahead":
+with as many slots as a layer has tiles. With --within the exit code is 1 where the estimate is further off: a test runs
+a smaller model so (tests/trainer).
 """
 import argparse
+import json
 import pathlib
+import subprocess
+import sys
 
 from offload import AGAIN, measure
 
-MODEL = ["model.layers=24", AGAIN]
-WIDTH = 1920
+CONTEXT, WORDS = 1024, 256
 STATES, GRADIENTS, WEIGHTS = (f'plan.{what}="host"' for what in ("optimizer", "gradients", "parameters"))
 JUST_IN_TIME, EIGHT_BITS = 'plan.update="just_in_time"', "train.optimizer=adamw8bit"
-PLACES = [  # name, settings
-    ("nothing", []),
-    ("states", [STATES]),
-    ("states and gradients", [STATES, GRADIENTS]),
-    ("the same, just in time", [STATES, GRADIENTS, JUST_IN_TIME]),
-    ("states, gradients and weights", [STATES, GRADIENTS, WEIGHTS]),
-    ("states of 8 bits and gradients", [EIGHT_BITS, STATES, GRADIENTS]),
-]
+TILE = 2**18  # numbers, of an update
+
+
+def places(width):
+    """Name, settings."""
+    matrices = 4 * [width * width] + 2 * [4 * width * width]
+    ahead = f"plan.update_slots={sum(-(-numbers // TILE) for numbers in matrices) + 8}"  # and one of each vector
+    return {
+        "nothing": [],
+        "states": [STATES],
+        "states, ahead": [STATES, JUST_IN_TIME, ahead],
+        "states and gradients": [STATES, GRADIENTS],
+        "states and gradients, just in time": [STATES, GRADIENTS, JUST_IN_TIME],
+        "states and gradients, ahead": [STATES, GRADIENTS, JUST_IN_TIME, ahead],
+        "states, gradients and weights": [STATES, GRADIENTS, WEIGHTS],
+        "states, gradients and weights, ahead": [STATES, GRADIENTS, WEIGHTS, JUST_IN_TIME, ahead],
+        "states of 8 bits and gradients": [EIGHT_BITS, STATES, GRADIENTS],
+        "states of 8 bits and gradients, ahead": [EIGHT_BITS, STATES, GRADIENTS, JUST_IN_TIME, ahead],
+    }
+
+
+def estimated(options, settings):
+    """Milliseconds of a step."""
+    plan = "\n".join(each.removeprefix("plan.") for each in settings if each.startswith("plan."))
+    optimizer = "adamw8bit" if EIGHT_BITS in settings else "adamw"
+    sizes = options.layers, options.width, options.width // 128, CONTEXT, WORDS, options.batch, 1, 0
+    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", "gpt2", *map(str, sizes), optimizer,
+                           "bf16-mixed", plan], capture_output=True, text=True, check=True)
+    return 1e3 * json.loads(done.stdout)["seconds"]
 
 
 def main():
@@ -28,19 +53,32 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 64], help="of a step (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--width", type=int, default=1920)
+    parser.add_argument("--only", nargs="+", choices=[*places(128)], metavar="PLACE", help="and nothing else")
+    parser.add_argument("--within", type=float, help="percent, of the estimate")
     options = parser.parse_args()
     options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
     if not (options.build / "bin" / "spillway-train").exists():
         parser.error(f"there is no build in '{options.build}': tools/test --quick makes one in build")
-    print("| rows a step | on the host | on the device, MiB | of all | ms of a step | of without |\n"
-          "|---:|---|---:|---:|---:|---:|")
+    print("| rows a step | on the host | on the device, MiB | of all | ms of a step | of without | by the estimate |\n"
+          "|---:|---|---:|---:|---:|---:|---:|")
+    beyond = []
     for options.batch in options.rows:
         without = None
-        for name, settings in PLACES:
-            device, _, _, milliseconds = measure(options, WIDTH, MODEL + settings, "[]")
+        for name, settings in places(options.width).items():
+            if options.only and without and name not in options.only:
+                continue
+            settings = [f"model.layers={options.layers}", AGAIN, *settings]
+            device, _, _, milliseconds = measure(options, options.width, settings, "[]")
             without = without or (device, milliseconds)
+            off = 100 * (estimated(options, settings) / milliseconds - 1)
             print(f"| {options.batch} | {name} | {device:.0f} | {device / without[0]:.2f} | {milliseconds:.1f} "
-                  f"| {milliseconds / without[1]:.2f} |", flush=True)
+                  f"| {milliseconds / without[1]:.2f} | {off:+.1f} % |", flush=True)
+            if options.within and abs(off) > options.within:
+                beyond.append(f"{name}, {options.batch} rows")
+    if beyond:
+        sys.exit(f"states.py: further off than {options.within}%: {'; '.join(beyond)}")
 
 
 if __name__ == "__main__":

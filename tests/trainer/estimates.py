@@ -62,6 +62,8 @@ PLANS = {
                                   "plan.recompute_mlp=[0, 1]", "plan.devices=[0,0,1,1]"],
     "layers elsewhere, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
                               'plan.gradients="nvme"', "run.nvme_least=0", 'plan.optimizer="host"'],
+    "states ahead, 4": ["plan.micro_batch=4", 'plan.optimizer="host"', 'plan.gradients="host"',
+                        'plan.update="just_in_time"', "plan.update_slots=20"],
     "layers in 4 tiles, 2": ["model.layers=3", "model.hidden=4096", "plan.micro_batch=2", "plan.tiles=4",
                              'plan.parameters="host"', 'plan.gradients="host"', 'plan.optimizer="host"'],
     "states, activations on a peer, 4": ["plan.micro_batch=4", 'plan.optimizer="peer"', 'plan.offload="all"',

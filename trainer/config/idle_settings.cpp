@@ -51,6 +51,9 @@ class Idle {
     if (plan.tiles > 1 && normalised(plan).tiles == 1)
       say("plan.tiles",
           "'plan.parameters', 'plan.gradients' and 'plan.optimizer' must be on the host or nvme");
+    if (plan.update_slots > plan.slots_of_update())
+      say("plan.update_slots",
+          "'plan.update' must be \"just_in_time\" and 'plan.optimizer' \"host\" or \"peer\"");
   }
 
   const Config& config_;

@@ -78,7 +78,7 @@ void Optimizer::prepare_scratch() {
     if (!needs.empty()) rounding_.reserve(device);
     if (rows > 0) int8_rounding_.reserve(device, rows);
   }
-  tiles_.prepare(schedule());
+  tiles_.prepare(schedule(), slots_);
 }
 
 void Optimizer::fit(const Needs& needs, at::Device device, Scratch* scratch) {
@@ -284,6 +284,14 @@ void Optimizer::move_to(Place place, const Homes& homes) {
   tiles_.settle();
   states_.move_to(place, homes);
   prepare_scratch();
+}
+
+void Optimizer::set_update_slots(uint32_t slots) {
+  if (slots_ == slots) return;
+  finish_update();
+  tiles_.settle();
+  slots_ = slots;
+  tiles_.prepare(schedule(), slots_);
 }
 
 void Optimizer::relocate(size_t first, size_t count, at::Device device) {

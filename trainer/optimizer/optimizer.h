@@ -15,10 +15,10 @@
 // overflow, unscale, clip by the global norm, update.
 //
 // Thread-safety: one thread. Ownership: owns states, tiles and scratch; borrows the parameters. Errors:
-// LibTorch's exceptions, from the constructor, `prepare`, `move_to`, `relocate` and `set_states`; after one
-// of them every state is in one place or the other, whole. RecordLost where a disk does not give states back:
-// from `commit` it leaves weights of which some were updated, and there is nothing to go on with but a
-// checkpoint.
+// LibTorch's exceptions, from the constructor, `prepare`, `move_to`, `set_update_slots`, `relocate` and
+// `set_states`; after one of them every state is in one place or the other, whole. RecordLost where a disk
+// does not give states back: from `commit` it leaves weights of which some were updated, and there is nothing
+// to go on with but a checkpoint.
 #pragma once
 #include <map>
 
@@ -64,6 +64,8 @@ class Optimizer {
   std::vector<std::string> remarks() const;
 
   void move_to(Place place, const Homes& homes = {});
+  // Of each device, for states that are elsewhere (Plan::update_slots).
+  void set_update_slots(uint32_t slots);
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);
 
@@ -120,6 +122,7 @@ class Optimizer {
   const UpdateShare share_;
   OptimizerStates states_;
   TileStream tiles_;
+  uint32_t slots_ = kLeastUpdateSlots;
   std::map<int, Scratch> scratch_;  // by device index
   std::unique_ptr<UpdateRule> rule_;
   StochasticRounding rounding_;

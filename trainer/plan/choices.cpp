@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "trainer/plan/parameters/tiles.h"
@@ -25,6 +26,21 @@ bool recompute_in_segments(Plan* plan, const Shape& shape) {
 bool chunk_head(Plan* plan, const Architecture& model) {
   if (plan->head_chunks > 1) return false;
   plan->head_chunks = std::max(2u, (model.vocabulary + model.width - 1) / model.width);
+  return true;
+}
+
+bool prefetch_states(Plan* plan, const Shape& shape) {
+  const bool from_memory = plan->optimizer == Place::kHost || plan->optimizer == Place::kPeer;
+  if (!from_memory || !shape.stage.is_alone() || (shape.ranks > 1 && shape.zero > 0)) return false;
+  std::map<int, uint64_t> tiles;  // by layer
+  for (const Parameter& parameter : parameter_table(shape.model))
+    if (parameter.layer >= 0)
+      tiles[parameter.layer] +=
+          update_needs(shape.numerics, {parameter.sizes, {{0, int64_t(parameter.elements())}}}, true).tiles;
+  uint64_t most = kLeastUpdateSlots;
+  for (const auto& [layer, count] : tiles) most = std::max(most, count);
+  plan->just_in_time = true;
+  plan->update_slots = static_cast<uint32_t>(most);
   return true;
 }
 

@@ -20,6 +20,10 @@ bool recompute_in_segments(Plan* plan, const Shape& shape);
 // "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024).
 bool chunk_head(Plan* plan, const Architecture& model);
 
+// As many slots as the layer with the most tiles of states has, so that these come beside the forward of the
+// layer before; with the update that it takes. Of a plan whose states are on the host or a peer.
+bool prefetch_states(Plan* plan, const Shape& shape);
+
 // As many as make a tile of the largest matrix 2^22 numbers, but at least four: a smaller tile would be
 // copied and computed in little more time than its launches take. Of a plan that may have tiles.
 bool tile_layers(Plan* plan, const Shape& shape);

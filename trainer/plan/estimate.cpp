@@ -39,6 +39,7 @@ struct Estimator::Common {
       : shape(of),
         machine(with_a_device(on)),
         table(parameter_table(of.model, of.stage)),
+        units(units_of(table)),
         exchange(of, table, machine),
         kept(of, table) {
     for (const UpdatedParameter& parameter : kept.updated())
@@ -67,6 +68,7 @@ struct Estimator::Common {
   const Shape shape;
   const Machine machine;
   const std::vector<Parameter> table;
+  const std::vector<int> units;
   const RankExchange exchange;
   // Of the table's parameters: the same for every plan.
   const KeptParameters kept;
@@ -161,7 +163,7 @@ class Estimator::Counter {
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
       if (!is_away(plan_.optimizer, device)) add("optimizer state", device, states[device]);
-      add("room to update in", device, update[device].bytes());
+      add("room to update in", device, update[device].bytes(plan_.slots_of_update()));
     }
     add("room for sums", 0, of_rank_.exchange_bytes());
     for (const Parameter& parameter : table_)
@@ -271,9 +273,10 @@ class Estimator::Counter {
                         .state_tensors = double(kept_[i].tensors),
                         .tiles = double(common_.update(elsewhere)[i].tiles),
                         .kernels = update_kernels(shape_.numerics, table_[i]),
+                        .unit = common_.units[i],
                         .elsewhere = elsewhere});
     }
-    times.end_update(states_on_nvme_);
+    times.end_update(states_on_nvme_, step);
     out_.sent_bytes = times.add_exchange(common_.exchange, step, rest != nullptr ? *rest : step);
     out_.time = times.time();
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
@@ -318,8 +321,13 @@ Estimator::Estimator(const Shape& shape, const Machine& machine)
 
 Estimator::~Estimator() = default;
 
+// Ranks update sharded states together, at the step's end.
 Estimate Estimator::of(const Plan& plan) {
-  return Counter(*common_, plan).count();
+  const Shape& shape = common_->shape;
+  if (!plan.just_in_time || shape.ranks < 2 || shape.zero == 0) return Counter(*common_, plan).count();
+  Plan at_commit = plan;
+  at_commit.just_in_time = false;
+  return Counter(*common_, at_commit).count();
 }
 
 }  // namespace spillway::trainer

@@ -84,6 +84,10 @@ bool shorten_pipeline(Plan* plan, const Shape& shape, const Machine& machine) {
   return false;
 }
 
+bool fewer_update_slots(Plan* plan) {
+  return std::exchange(plan->update_slots, kLeastUpdateSlots) > kLeastUpdateSlots;
+}
+
 // A bit-exact move costs the micro-batches under way, any other the whole step.
 uint64_t redo_us(const Move& move, const Plan& from, const Shape& shape, const Estimate& now) {
   if (move.kind == MoveKind::kSplitEvaluation) return 0;
@@ -157,6 +161,8 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
       return shorten_pipeline(plan, shape, machine);
+    case MoveKind::kFewerUpdateSlots:
+      return fewer_update_slots(plan);
     case MoveKind::kTileLayers:
       return tile_layers(plan, shape);
     case MoveKind::kChunkHead:
@@ -220,6 +226,8 @@ const char* name_of(MoveKind kind) {
       return "shift_layers";
     case MoveKind::kShortenPipeline:
       return "shorten_pipeline";
+    case MoveKind::kFewerUpdateSlots:
+      return "fewer_update_slots";
     case MoveKind::kTileLayers:
       return "tile_layers";
     case MoveKind::kChunkHead:

@@ -129,6 +129,7 @@ std::string to_string(const Plan& plan) {
   for (const auto& [device, peer] : plan.peers)
     text += " peer" + std::to_string(device) + "=" + std::to_string(peer);
   if (plan.tiles != 1) text += " tiles=" + std::to_string(plan.tiles);
+  if (plan.update_slots != kLeastUpdateSlots) text += " update_slots=" + std::to_string(plan.update_slots);
   return text;
 }
 
@@ -158,7 +159,8 @@ std::string to_toml(const Plan& plan) {
          place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
          "\npipeline = " + std::to_string(plan.pipeline) + "\nupdate = \"" +
          (plan.just_in_time ? "just_in_time" : "at_commit") + "\"" + place("offload_to", plan.offload_to) +
-         "\npeers = " + table_of(plan.peers) + "\ntiles = " + std::to_string(plan.tiles) + "\n";
+         "\npeers = " + table_of(plan.peers) + "\ntiles = " + std::to_string(plan.tiles) +
+         "\nupdate_slots = " + std::to_string(plan.update_slots) + "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -172,6 +174,7 @@ Plan normalised(Plan plan) {
   if (plan.streams()) plan.pipeline = 1;
   for (const Place place : {plan.parameters, plan.gradients, plan.optimizer})
     if (place < Place::kHost) plan.tiles = 1;
+  plan.update_slots = plan.slots_of_update();
   return plan;
 }
 
@@ -195,6 +198,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.pipeline = std::min(a.pipeline, b.pipeline);
   both.just_in_time = a.just_in_time || b.just_in_time;
   both.tiles = std::max(both.tiles, other.tiles);
+  both.update_slots = std::min(both.update_slots, other.update_slots);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

@@ -22,6 +22,9 @@ namespace spillway::trainer {
 struct Shape;
 struct Machine;
 
+// Of a device, for tiles of the optimizer's states: one comes, one is updated, one goes back.
+inline constexpr uint32_t kLeastUpdateSlots = 3;
+
 // What a move leaves unchanged in the results; weaker guarantees compare greater. The numbers of spillway.h.
 enum class Guarantee : uint8_t {
   kBitExact = SPILLWAY_BIT_EXACT,
@@ -66,6 +69,9 @@ struct Plan {
   // In so many the matrices of layers come to their device one after the other, where the host or a disk has
   // weights, gradients and the optimizer's states; at least 1.
   uint32_t tiles = 1;
+  // Tiles of the optimizer's states that a device has room for on their way from their home and back. With as
+  // many as a layer has tiles, a layer's states come beside the forward of the one before.
+  uint32_t update_slots = kLeastUpdateSlots;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
@@ -80,6 +86,11 @@ struct Plan {
   // What `place` says of things that are on this device lives elsewhere.
   bool is_away(Place place, uint32_t device) const {
     return place != Place::kDevice && (place != Place::kPeer || peer_of(device) != device);
+  }
+  // Those that are used: further ones are of use where states come from memory, and a forward beside them.
+  uint32_t slots_of_update() const {
+    const bool are_used = just_in_time && (optimizer == Place::kHost || optimizer == Place::kPeer);
+    return are_used ? update_slots : kLeastUpdateSlots;
   }
   // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
   // their backward begins at once.
@@ -107,22 +118,22 @@ std::string to_toml(const Plan& plan);
 // recompute_segment, optimizer ("device", "peer", "host" or "nvme"), devices ("first", a list with one index
 // a layer, or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload
 // (as recompute), pipeline, update ("at_commit" or "just_in_time"), offload_to ("peer" or "host"), peers (a
-// table of devices and the peer of each), tiles.
+// table of devices and the peer of each), tiles, update_slots.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer and as each peer the highest
-// device, the most chunks and tiles, the fewest micro-batches under way, the later update. Commutative,
-// associative and idempotent.
+// device, the most chunks and tiles, the fewest micro-batches under way and slots, the later update.
+// Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, nor a device that is its
 // own peer, what nothing goes to is the host, one that is computed again as a whole is not named for its
 // parts, a segment has no more layers than there are of those, and one micro-batch is under way where layers
 // pass to the host and back. Nothing is in tiles unless the host or a disk has weights, gradients and the
-// optimizer's states.
+// optimizer's states, and slots that are not used are as few as there may be.
 Plan normalised(Plan plan);
 
 enum class MoveKind : uint8_t {
@@ -143,6 +154,7 @@ enum class MoveKind : uint8_t {
   kGradientsToNvme,
   kShiftLayers,
   kShortenPipeline,
+  kFewerUpdateSlots,
   kTileLayers,
   kChunkHead,
   kSplitMicroBatch,
@@ -154,8 +166,9 @@ inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kOptimizerToPeer,   MoveKind::kOptimizerToHost,    MoveKind::kOptimizerToNvme,
     MoveKind::kParametersToPeer,  MoveKind::kParametersToHost,   MoveKind::kGradientsToPeer,
     MoveKind::kGradientsToHost,   MoveKind::kParametersToNvme,   MoveKind::kGradientsToNvme,
-    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kTileLayers,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kFewerUpdateSlots,
+    MoveKind::kTileLayers,        MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
+    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

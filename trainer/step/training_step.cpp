@@ -152,8 +152,7 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
 
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
   micro_batch_count_ = micro_batches(plan);
-  // Ranks update sharded states together, and their plans may differ.
-  just_in_time_ = plan.just_in_time && !is_sharded_;
+  just_in_time_ = updates_later(plan);
   gradient_sums_.beside(sums_beside(plan));
   running_ = plan;
   sums_.resize(micro_batch_count_);
@@ -184,6 +183,15 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
     failure->can_be_repeated = zero_ < 3;
   }
   return failure;
+}
+
+// Ranks update sharded states together, and their plans may differ.
+bool TrainingStep::updates_later(const Plan& plan) const {
+  return plan.just_in_time && !is_sharded_;
+}
+
+uint32_t TrainingStep::update_slots(const Plan& plan) const {
+  return updates_later(plan) ? plan.slots_of_update() : kLeastUpdateSlots;
 }
 
 // Beside the last backward of a plan that has gone through a step: memory is unlikely to run out then, and
@@ -234,6 +242,7 @@ void TrainingStep::commit() {
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     const Homes homes(to, devices_);
+    optimizer_.set_update_slots(std::min(update_slots(from), update_slots(to)));
     // Matrices are whole before they go where they cannot be in tiles, and are cut where they can be.
     const uint32_t tiles = tiles_of(to, config_.train.numerics);
     if (tiles == 1) parameters_.set_tiles(1);
@@ -255,6 +264,7 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
     // On a peer, those of layers that have another device now.
     const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
     if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);
+    optimizer_.set_update_slots(update_slots(to));
   });
 }
 

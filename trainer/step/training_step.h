@@ -102,6 +102,8 @@ class TrainingStep : public StepProgram {
   void forget_work();
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   bool has_rows(uint32_t micro_batch, const Plan& plan) const;
+  bool updates_later(const Plan& plan) const;
+  uint32_t update_slots(const Plan& plan) const;
   void announce(uint32_t micro_batch, const Plan& plan);
   void pass_over(uint32_t micro_batch, const Plan& plan);
   void drain(bool evaluating);

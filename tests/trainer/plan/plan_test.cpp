@@ -43,6 +43,7 @@ Plan random_plan(std::mt19937_64& random) {
   plan.pipeline = 1 + random() % 4;
   plan.tiles = 1 + random() % 4;
   plan.just_in_time = random() % 2;
+  plan.update_slots = kLeastUpdateSlots + random() % 4;
   return normalised(plan);
 }
 
@@ -112,6 +113,18 @@ TEST(Plan, ALayerThatIsComputedAgainIsNotNamedForItsParts) {
             (Plan{.recompute = {1}, .recompute_mlp = {2}}));
   EXPECT_EQ(normalised({.recompute = {0, 1}, .recompute_segment = 5}).recompute_segment, 2u);
   EXPECT_EQ(normalised({.recompute_segment = 5}), Plan{});
+}
+
+TEST(Plan, SlotsAreForStatesThatComeFromMemoryBesideAForward) {
+  Plan plan{.optimizer = Place::kHost, .just_in_time = true, .update_slots = 50};
+  EXPECT_EQ(normalised(plan).update_slots, 50u);
+  EXPECT_EQ(to_string(plan),
+            "micro_batch=1 evaluation_batch=1 optimizer=host update=just_in_time update_slots=50");
+  EXPECT_EQ(join(plan, {.optimizer = Place::kHost}).update_slots, kLeastUpdateSlots);
+  plan.optimizer = Place::kNvme;  // the host's buffers are those of a few tiles
+  EXPECT_EQ(normalised(plan).update_slots, kLeastUpdateSlots);
+  plan.optimizer = Place::kHost, plan.just_in_time = false;
+  EXPECT_EQ(normalised(plan).update_slots, kLeastUpdateSlots);
 }
 
 TEST(Plan, TilesAreOfLayersOfWhichTheDeviceHasNothing) {
@@ -248,6 +261,7 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"devices = {\"gpu1\" = [0]}", "has a device \"gpu1\": device indices are numbers from 0 to 63"},
       {"devices = {\"1\" = 3}", "must give device 1 a list of layers"},
       {"update = \"later\"", "'update' must be \"at_commit\" or \"just_in_time\", not \"later\""},
+      {"update_slots = 2", "'update_slots' must be between 3 and"},
       {"pipeline = 0", "'pipeline' must be between 1 and"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
       {"head_chunks = 0", "'head_chunks' must be between 1 and"},
@@ -441,7 +455,7 @@ TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
   const auto room = [&](bool states_on_host) {
     UpdateRoom room;
     room.add(update_needs(floats, {sizes, {{0, 3000 * 1000}}}, states_on_host));
-    return room.bytes();
+    return room.bytes(kLeastUpdateSlots);
   };
   EXPECT_EQ(tile_elements(floats, sizes, false), 3000 * 1000);
   EXPECT_EQ(room(false), 0u);

@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(JustInTime, GivesTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);
   std::vector<Plan> plans{in_time(Place::kHost, Place::kHost), in_time(Place::kHost, Place::kNvme)};
-  plans[0].recompute = {1, 2};
+  plans[0].recompute = {1, 2}, plans[0].update_slots = 9;  // most of a layer's
   plans[1].recompute = all_, plans[1].recompute_segment = 2;
   if (GetParam().family == Family::kGpt2) {
     plans.resize(5, in_time(Place::kDevice));
@@ -54,12 +54,14 @@ TEST_P(JustInTime, GivesTheBitsOfAPlainRun) {
 // In the middle of a training, where every layer waits for its update.
 TEST_P(JustInTime, WhatMovesIsUpdatedFirst) {
   devices_.emplace_back(at::kCUDA, 1);
-  const std::vector<Plan> plain(9, config_.plan);
+  const std::vector<Plan> plain(10, config_.plan);
   Plan there = in_time(Place::kHost), moved = in_time(Place::kDevice), at_commit = there;
+  Plan ahead = in_time(Place::kDevice, Place::kHost);
+  ahead.update_slots = 50;
   there.placement = moved.placement = {{1, 1}, {3, 1}};
   at_commit.just_in_time = false;
   EXPECT_EQ(reference({in_time(Place::kDevice), in_time(Place::kHost), there, moved,
-                       in_time(Place::kDevice, Place::kHost), in_time(Place::kDevice, Place::kNvme),
+                       in_time(Place::kDevice, Place::kHost), ahead, in_time(Place::kDevice, Place::kNvme),
                        in_time(Place::kHost), at_commit, in_time(Place::kDevice)}),
             reference(plain));
 }
@@ -154,6 +156,11 @@ TEST_F(JustInTimeFailures, EveryRequestFailingOnceIsServedToTheBit) {
 TEST_F(JustInTimeFailures, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {
   config_.plan = in_time(Place::kHost, Place::kHost);
   EXPECT_THAT(sweep_second_step(Injection::kUntilAMove), testing::HasSubstr("recompute"));
+  Plan ahead = config_.plan;
+  ahead.recompute = all_, ahead.recompute_segment = 2, ahead.update_slots = 12;
+  std::swap(config_.plan, ahead);
+  EXPECT_THAT(sweep_second_step(Injection::kUntilAMove), testing::HasSubstr("fewer_update_slots"));
+  std::swap(config_.plan, ahead);
   devices_.emplace_back(at::kCUDA, 1);
   EXPECT_THAT(sweep_second_step(Injection::kUntilAMove), testing::HasSubstr("shift_layers"));
   config_.plan = in_time(Place::kDevice);

@@ -21,7 +21,7 @@ TileStream::~TileStream() {
   }
 }
 
-void TileStream::prepare(std::vector<Stop> schedule) {
+void TileStream::prepare(std::vector<Stop> schedule, uint32_t slots) {
   struct Need {
     at::Device device;
     uint64_t bytes = 0, tiles = 0;
@@ -36,7 +36,7 @@ void TileStream::prepare(std::vector<Stop> schedule) {
   schedule_ = std::move(schedule);
   std::erase_if(lanes_, [&](const auto& lane) { return !needs.contains(lane.first); });
   for (const auto& [key, need] : needs)
-    make_slots(need.device, need.bytes, std::min(kTilesUnderWay, need.tiles));
+    make_slots(need.device, need.bytes, std::min<uint64_t>(slots, need.tiles));
 }
 
 // A device has slots or no lane: what fails in between leaves none.
@@ -132,7 +132,7 @@ void TileStream::updated() {
   if (tile.slot != nullptr) send_back(tile);
   if (home_.is_released(tile.stop->key)) {
     going_.push_back(std::move(tile));
-    release_all_but(going_.back().slot != nullptr ? kTilesUnderWay - 1 : 0);
+    release_all_but(going_.back().slot != nullptr ? kLeastUpdateSlots - 1 : 0);
   }
   fetch_ahead();
 }

@@ -2,9 +2,9 @@
 // those of the one before go back.
 //
 // A part that lies on the device is used where it is. One that lies on the host is copied to a slot and back,
-// on the device's copy streams; a device has three slots. The host queues all of it and waits for no copy,
-// unless the tile's home is a buffer that someone waits for (`Home::release`): then it waits for a tile three
-// behind.
+// on the device's copy streams; a device has three slots, or more. The host queues all of it and waits for no
+// copy, unless the tile's home is a buffer that someone waits for (`Home::release`): then it waits for a tile
+// three behind.
 //
 // Thread-safety: one thread. Ownership: owns slots and marks; homes are the caller's, and are in use until
 // `settle`. Errors: LibTorch's exceptions, of which running out of memory comes from `prepare` alone.
@@ -45,8 +45,8 @@ class TileStream {
   ~TileStream();
   TileStream(const TileStream&) = delete;
 
-  // Slots and events for an update of these tiles.
-  void prepare(std::vector<Stop> schedule);
+  // Slots and events for an update of these tiles: at most so many on a device.
+  void prepare(std::vector<Stop> schedule, uint32_t slots);
 
   void begin();
   // The next tile's parts, on its device: what the device computes from now on runs behind their arrival.

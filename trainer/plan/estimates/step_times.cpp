@@ -1,6 +1,7 @@
 #include "trainer/plan/estimates/step_times.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/plan/schedule.h"
 
@@ -68,20 +69,37 @@ void StepTimes::add_update(const Update& update) {
              of_tiles);
   const double launches = of_tiles + before;
   time_.optimizer += of_parameters_.back();
-  if (!update.elsewhere) return;
-  link_ += update.state_bytes / rate;
-  queue_ += (launches + update.tiles * copies) * machine_.launch_seconds;
+  const double link = update.elsewhere ? update.state_bytes / rate : 0;
+  const double queue = update.elsewhere ? (launches + update.tiles * copies) * machine_.launch_seconds : 0;
+  link_ += link, queue_ += queue;
+  if (!has_late_updates()) return;
+  late_updates_.resize(std::max(late_updates_.size(), size_t(update.unit + 2)));
+  LateUpdate& late = late_updates_[size_t(update.unit + 1)];
+  late.tiles += update.elsewhere ? update.tiles : 0;
+  const bool comes =
+      update.unit >= 0 && plan_.gradients == plan_.optimizer;  // its gradient, over the same link
+  late.link += std::max(link + (comes ? of_gradient / rate : 0), queue);
+  late.update += of_parameters_.back();
 }
 
-void StepTimes::end_update(uint64_t states_on_nvme) {
+void StepTimes::end_update(uint64_t states_on_nvme, const Memory& first) {
   update_seconds_ = time_.optimizer;
   if (queue_ > 0) {
-    const double link = std::max(link_, queue_);
-    (plan_.optimizer == Place::kPeer ? time_.peer_link : time_.host_link) +=
-        std::max(0.0, link - time_.optimizer);
-    update_seconds_ = std::max(link, time_.optimizer);
+    const double shown = shown_by_states(first);
+    (plan_.optimizer == Place::kPeer ? time_.peer_link : time_.host_link) += shown;
+    update_seconds_ += shown;
   }
   add_streams(states_on_nvme);
+}
+
+// Beside the update; of late updates beside the forward too.
+double StepTimes::shown_by_states(const Memory& first) {
+  if (!has_late_updates()) return std::max(0.0, std::max(link_, queue_) - time_.optimizer);
+  const std::vector<double>& entered = first.entered();
+  double before = 0;
+  for (size_t i = 0; i < late_updates_.size() && i < entered.size(); ++i)
+    late_updates_[i].forward = entered[i] - std::exchange(before, entered[i]);
+  return shown_by_late_updates(late_updates_, plan_.slots_of_update());
 }
 
 // A disk runs beside the link and what is computed, in the passes and in the update.

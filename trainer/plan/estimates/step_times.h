@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainer/plan/estimate.h"
+#include "trainer/plan/estimates/late_updates.h"
 #include "trainer/plan/estimates/update_kernels.h"
 #include "trainer/plan/ranks/exchange_time.h"
 #include "trainer/plan/streams.h"
@@ -12,7 +13,7 @@
 
 namespace spillway::trainer {
 
-// In this order: the passes, the update of each parameter, its end, the exchange.
+// In this order: the passes, the update of each parameter in the table's order, its end, the exchange.
 class StepTimes {
  public:
   StepTimes(const Shape& shape, const Plan& plan, const Machine& machine, const LayerStreams& streams)
@@ -31,10 +32,12 @@ class StepTimes {
     double stored_bytes = 0;          // of all of them
     double state_bytes = 0, state_tensors = 0, tiles = 0;
     UpdateKernels kernels{};
+    int unit = -1;           // of the parameter (units_of)
     bool elsewhere = false;  // the states
   };
   void add_update(const Update& update);
-  void end_update(uint64_t states_on_nvme);
+  // `first`: the micro-batch whose forward late updates are in.
+  void end_update(uint64_t states_on_nvme, const Memory& first);
 
   // Of the first micro-batch and of the last one. Returns what a rank sends.
   uint64_t add_exchange(const RankExchange& exchange, const Memory& first, const Memory& last);
@@ -43,6 +46,8 @@ class StepTimes {
 
  private:
   double overlap(const Memory& whole, const std::vector<double>& busy) const;
+  double shown_by_states(const Memory& first);
+  bool has_late_updates() const { return plan_.slots_of_update() > kLeastUpdateSlots; }
   void add(const StepTime& part, double times, double share);
   void add_streams(uint64_t states_on_nvme);
   std::vector<double> updates() const;
@@ -54,9 +59,10 @@ class StepTimes {
   StepTime time_;
   // Of the update: a direction of the link to where states are; the host, which queues kernels and copies.
   double link_ = 0, queue_ = 0;
-  double waits_ = 0;                     // for other stages
-  double update_seconds_ = 0;            // without the disk and without layers' copies
-  std::vector<double> of_parameters_{};  // on the device alone
+  double waits_ = 0;                        // for other stages
+  double update_seconds_ = 0;               // without the disk and without layers' copies
+  std::vector<double> of_parameters_{};     // on the device alone
+  std::vector<LateUpdate> late_updates_{};  // what belongs to no layer, and the units; the forward not yet
 };
 
 }  // namespace spillway::trainer

@@ -166,8 +166,8 @@ void UpdateRoom::add(const UpdateNeeds& needs) {
   most_.rows = std::max(most_.rows, needs.rows);
 }
 
-uint64_t UpdateRoom::bytes() const {
-  return whole_ + most_.floats + most_.rows + std::min(staged_, kTilesUnderWay) * most_.passing;
+uint64_t UpdateRoom::bytes(uint64_t slots) const {
+  return whole_ + most_.floats + most_.rows + std::min(staged_, slots) * most_.passing;
 }
 
 }  // namespace spillway::trainer

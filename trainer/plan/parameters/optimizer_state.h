@@ -77,11 +77,11 @@ struct UpdateNeeds {
 UpdateNeeds update_needs(const Numerics& numerics, const UpdatedParameter& parameter, bool states_on_host);
 
 // What a device needs for an update of some parameters: the slots for tiles of states on the host or a disk,
-// and room to compute in.
+// of which it has at most `slots`, and room to compute in.
 class UpdateRoom {
  public:
   void add(const UpdateNeeds& needs);
-  uint64_t bytes() const;
+  uint64_t bytes(uint64_t slots) const;
 
  private:
   UpdateNeeds most_{};

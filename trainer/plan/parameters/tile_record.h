@@ -13,8 +13,6 @@ namespace spillway::trainer {
 inline constexpr uint64_t kPartAlignment = 512, kRecordAlignment = 4096;
 // Of the host's memory for a disk, which has whole ones.
 inline constexpr uint64_t kHugePage = uint64_t{2} << 20;
-// Of a device: one comes, one is updated, one goes back.
-inline constexpr uint64_t kTilesUnderWay = 3;
 // Page-locked memory for records that are read ahead or written behind: 64 blocks of 1 MiB.
 inline constexpr uint64_t kNvmeBuffers = uint64_t{64} << 20;
 // A parameter that keeps fewer stays on the host: its read would be a small one. benchmarks/nvme has the

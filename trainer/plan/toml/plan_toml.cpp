@@ -221,6 +221,7 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoice
   table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
   read_update(table, &plan->just_in_time);
   table.integer("tiles", &plan->tiles, 1, 1 << 20);
+  table.integer("update_slots", &plan->update_slots, kLeastUpdateSlots, 1 << 20);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
