@@ -22,6 +22,7 @@ Machine simulated() {
   Machine machine;
   machine.flops = 312e12, machine.memory_bytes_per_second = 1300e9, machine.launch_seconds = 5e-6;
   machine.host_bytes_per_second = 25e9;
+  machine.host_memory_bytes_per_second = 1e15;  // the virtual clock does not count what a processor computes
   machine.rank_links = {
       .bytes_per_second = 12e9, .ranks_per_machine = 0, .protocols = {{.call_seconds = 10e-6}}};
   return machine;

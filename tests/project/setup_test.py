@@ -64,8 +64,9 @@ class Setup(unittest.TestCase):
 
     def environment(self, **more):
         """PyTorch's place is asked for, and the small package takes none: this machine's free room is nothing to it."""
-        return {**os.environ, "PATH": f"{self.large_disk}:{os.environ['PATH']}", "SPILLWAY_CACHE": str(self.cache), "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
-                "PIP_FIND_LINKS": str(self.wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+        return {**os.environ, "PATH": f"{self.large_disk}:{os.environ['PATH']}", "SPILLWAY_CACHE": str(self.cache),
+                "PIP_NO_INDEX": "1", "PIP_RETRIES": "0", "PIP_FIND_LINKS": str(self.wheels),
+                "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
 
     def start(self, checkout, *words, before=(), **more):
         return subprocess.Popen([*before, checkout / "tools" / "setup", *words], env=self.environment(**more),

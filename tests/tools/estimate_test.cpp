@@ -177,7 +177,8 @@ batch = 8
         std::string("gradients=\"host\""), std::string("offload=\"all\""),
         std::string("devices=[0, 0, 1, 1]"), std::string("devices=[0, 0, 1, 1];micro_batch=2;pipeline=2"),
         std::string("offload=\"all\";offload_to=\"peer\";peers={0 = 1}"), on_host + "tiles=2",
-        on_host + "update=\"just_in_time\"", on_host + "update=\"just_in_time\";update_slots=9"}) {
+        on_host + "update=\"just_in_time\"", on_host + "update=\"just_in_time\";update_slots=9",
+        on_host + "update_on=\"host\""}) {
     std::vector<std::string> words{"usual.toml"};
     std::istringstream list(keys);
     std::string keyed_text = usual;

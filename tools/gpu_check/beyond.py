@@ -16,11 +16,15 @@ GROUP = Group("beyond the card", ["", "| beyond the card | bar | measured | met 
 BITS = "the plain run's bits"
 HOST, DISK = ["plan.optimizer=host"], ["plan.optimizer=nvme"]
 LAYERS_ON_HOST = ["plan.parameters=host", "plan.gradients=host"]
+JUST_IN_TIME = "plan.update=just_in_time"
 # What goes where, the most bytes alive and the most time, both of the plain run; none: no bar. Weights and all
 # activations of micro-batches this small take the link longer than the passes.
 PLACES = {
     "gradients and states on the host": ([*HOST, "plan.gradients=host"], 0.41, 1.2),
     "parameters, gradients and states on the host": ([*HOST, *LAYERS_ON_HOST], 0.41, None),
+    "the same, states coming beside the forward": (
+        [*HOST, *LAYERS_ON_HOST, JUST_IN_TIME, "plan.update_slots={slots}"], 0.41, None),
+    "the same, updated by the host": ([*HOST, *LAYERS_ON_HOST, JUST_IN_TIME, "plan.update_on=host"], 0.41, None),
     "states on NVMe, parameters and gradients on the host": ([*DISK, *LAYERS_ON_HOST], 0.41, None),
     "parameters, gradients and states on NVMe": ([*DISK, "plan.parameters=nvme", "plan.gradients=nvme"], 0.41, None),
     "activations on the host": (["plan.offload=all"], 1.0, None),
@@ -91,11 +95,13 @@ def look_at_place(name):
     settings, most_bytes, most_time = PLACES[name]
 
     def run(setting):
-        fourth = [*range(0, shape_of(setting.machine)["layers"] - 1, 4)]
+        shape = shape_of(setting.machine)
+        fourth = [*range(0, shape["layers"] - 1, 4)]
+        slots = 12 * shape["width"]**2 // 2**18 + 8  # a layer's tiles
         bar, plain, on_card = bar_of(most_bytes, most_time), setting.data(PLAIN.identity), not setting.machine.simulated
         require(plain and "weights" in plain, "there is no plain run to compare with")
         try:
-            found = trained(setting, [each.format(fourth=fourth) for each in settings])
+            found = trained(setting, [each.format(fourth=fourth, slots=slots) for each in settings])
         except CheckFailed as error:
             if " must be " in str(error):
                 return not_run(name, bar, f"this trainer refuses it ({error})".replace("|", "/"))

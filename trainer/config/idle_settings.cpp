@@ -51,6 +51,9 @@ class Idle {
     if (plan.tiles > 1 && normalised(plan).tiles == 1)
       say("plan.tiles",
           "'plan.parameters', 'plan.gradients' and 'plan.optimizer' must be on the host or nvme");
+    if (plan.update_on_host && !plan.updates_on_host())
+      say("plan.update_on",
+          "'plan.parameters', 'plan.gradients' and 'plan.optimizer' must be \"host\", and 'plan.tiles' 1");
     if (plan.update_slots > plan.slots_of_update())
       say("plan.update_slots",
           "'plan.update' must be \"just_in_time\" and 'plan.optimizer' \"host\" or \"peer\"");

@@ -39,8 +39,15 @@ std::string fault_of_stage(const Plan& plan, const std::string& section) {
 
 std::string fault_of_plan(const Plan& plan, const Numerics& numerics, const SharedWork& work,
                           const std::string& section) {
-  const std::string fault = work.in_stages ? fault_of_stage(plan, section) : "";
-  return fault.empty() && plan.tiles > 1 ? fault_of_tiles(numerics, work, section) : fault;
+  std::string fault = work.in_stages ? fault_of_stage(plan, section) : "";
+  if (fault.empty() && plan.tiles > 1) fault = fault_of_tiles(numerics, work, section);
+  if (fault.empty() && plan.update_on_host && !updates_at_once(numerics))
+    fault =
+        "'" + section +
+        ".update_on' = \"host\" is for train.optimizer = \"adamw\" or \"adam\", but for train.precision = "
+        "\"int8\", and for \"adamw8bit\" where an update is not rounded by chance; write " +
+        section + ".update_on = \"device\"";
+  return fault;
 }
 
 }  // namespace spillway::trainer

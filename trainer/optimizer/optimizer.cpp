@@ -199,7 +199,7 @@ void Optimizer::end_update() {
 }
 
 void Optimizer::update(size_t index) {
-  for (const auto& [begin, length] : states_.of(index).tiles) {
+  for (const auto& [begin, length] : updated_at_once(index)) {
     const TileKey key{index, begin, length};
     update_tile(key, here(key, tiles_.next()));
     tiles_.updated();
@@ -291,6 +291,15 @@ void Optimizer::set_update_slots(uint32_t slots) {
   finish_update();
   tiles_.settle();
   slots_ = slots;
+  tiles_.prepare(schedule(), slots_);
+}
+
+void Optimizer::set_updates_on_host(bool on_host) {
+  if (on_host_ == on_host) return;
+  finish_update();
+  tiles_.settle();
+  on_host_ = on_host;
+  parameters_.update_at_home(on_host);
   tiles_.prepare(schedule(), slots_);
 }
 

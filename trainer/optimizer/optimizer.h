@@ -66,6 +66,8 @@ class Optimizer {
   void move_to(Place place, const Homes& homes = {});
   // Of each device, for states that are elsewhere (Plan::update_slots).
   void set_update_slots(uint32_t slots);
+  // The host's processor updates what the host has all of. REQUIRES: `updates_at_once` of the numerics.
+  void set_updates_on_host(bool on_host);
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);
 
@@ -99,6 +101,7 @@ class Optimizer {
 
   TileStream::Home home();
   std::vector<TileStream::Stop> schedule() const;
+  const std::vector<Span>& updated_at_once(size_t index) const;
   std::vector<at::Tensor> parts(const TileKey& key);
   Here here(const TileKey& key, const std::vector<at::Tensor>& states) const;
   Needs needs_of(int device) const;
@@ -123,6 +126,7 @@ class Optimizer {
   OptimizerStates states_;
   TileStream tiles_;
   uint32_t slots_ = kLeastUpdateSlots;
+  bool on_host_ = false;
   std::map<int, Scratch> scratch_;  // by device index
   std::unique_ptr<UpdateRule> rule_;
   StochasticRounding rounding_;

@@ -35,12 +35,18 @@ Optimizer::Here Optimizer::here(const TileKey& key, const std::vector<at::Tensor
   return here;
 }
 
+// A processor reads all where it lies.
+const std::vector<Span>& Optimizer::updated_at_once(size_t index) const {
+  const OptimizerStates::Of& of = states_.of(index);
+  return parameters_.is_updated_at_home(index) ? of.updated.spans : of.tiles;
+}
+
 std::vector<TileStream::Stop> Optimizer::schedule() const {
   std::vector<TileStream::Stop> stops;
   for (size_t i = 0; i < states_.size(); ++i) {
     const OptimizerStates::Of& of = states_.of(i);
-    const at::Device device = device_of(parameters_, i);
-    for (const auto& [begin, length] : of.tiles) {
+    const at::Device device = parameters_.is_updated_at_home(i) ? at::kCPU : device_of(parameters_, i);
+    for (const auto& [begin, length] : updated_at_once(i)) {
       TileStream::Stop stop{.key = {i, begin, length}, .device = device, .staged_bytes = 0};
       if (of.place != Place::kDevice && device.is_cuda()) stop.staged_bytes = tile_bytes(of.shapes, length);
       stops.push_back(stop);

@@ -44,6 +44,14 @@ bool prefetch_states(Plan* plan, const Shape& shape) {
   return true;
 }
 
+bool update_on_host(Plan* plan, const Shape& shape) {
+  Plan there = *plan;
+  there.update_on_host = there.just_in_time = true;
+  if (!updates_on_host(there, shape)) return false;
+  *plan = normalised(there);
+  return true;
+}
+
 bool tile_layers(Plan* plan, const Shape& shape) {
   constexpr uint64_t kNumbers = 1 << 22;
   if (plan->tiles > 1 || (shape.ranks > 1 && shape.zero >= 2)) return false;

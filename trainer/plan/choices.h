@@ -24,6 +24,10 @@ bool chunk_head(Plan* plan, const Architecture& model);
 // layer before; with the update that it takes. Of a plan whose states are on the host or a peer.
 bool prefetch_states(Plan* plan, const Shape& shape);
 
+// The host's processor updates what the host has all of, right before its next forward. Of a plan with all of
+// the layers on the host.
+bool update_on_host(Plan* plan, const Shape& shape);
+
 // As many as make a tile of the largest matrix 2^22 numbers, but at least four: a smaller tile would be
 // copied and computed in little more time than its launches take. Of a plan that may have tiles.
 bool tile_layers(Plan* plan, const Shape& shape);

@@ -144,6 +144,10 @@ class Estimator::Counter {
     out_.items.push_back({std::move(name), device, false, bytes});
   }
 
+  bool is_updated_on_host(size_t parameter) const {
+    return table_[parameter].layer >= 0 && updates_on_host(plan_, shape_);
+  }
+
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
     std::vector<uint64_t> sums(devices_), stored(devices_), states(devices_);
@@ -154,7 +158,7 @@ class Estimator::Counter {
       const bool streams = parameter.layer >= 0;
       if (!streams || !is_away(plan_.gradients, device)) sums[device] += of_rank_.gradient_bytes(i);
       if (!streams || !is_away(plan_.parameters, device)) stored[device] += of_rank_.weight_bytes(i);
-      update[device].add(common_.update(is_away(plan_.optimizer, device))[i]);
+      if (!is_updated_on_host(i)) update[device].add(common_.update(is_away(plan_.optimizer, device))[i]);
       states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
@@ -274,7 +278,8 @@ class Estimator::Counter {
                         .tiles = double(common_.update(elsewhere)[i].tiles),
                         .kernels = update_kernels(shape_.numerics, table_[i]),
                         .unit = common_.units[i],
-                        .elsewhere = elsewhere});
+                        .elsewhere = elsewhere,
+                        .on_host = is_updated_on_host(i)});
     }
     times.end_update(states_on_nvme_, step);
     out_.sent_bytes = times.add_exchange(common_.exchange, step, rest != nullptr ? *rest : step);
@@ -297,6 +302,11 @@ class Estimator::Counter {
   uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;
 };
+
+bool updates_on_host(const Plan& plan, const Shape& shape) {
+  const bool together = shape.ranks > 1 && shape.zero > 0;
+  return plan.updates_on_host() && !together && updates_at_once(shape.numerics);
+}
 
 uint32_t micro_batches(const Plan& plan, uint32_t batch) {
   const uint32_t rows = std::max(1u, batch), size = std::clamp(plan.micro_batch, 1u, rows);

@@ -69,9 +69,10 @@ struct Machine {
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
   // Of an NVMe disk. Four drives of PCIe 4.0 read 10 and write 5 GB/s by the figures of DeepNVMe.
   double nvme_read_bytes_per_second = 2.5e9, nvme_write_bytes_per_second = 1.25e9;
-  uint64_t nvme_least_bytes = kLeastOnNvme;  // of what goes there: a parameter's states, a layer's weights
-  uint64_t device_bytes = 0;                 // that the run may use of each device; 0: any number
-  uint64_t host_bytes = 0;                   // and of the host
+  double host_memory_bytes_per_second = 25e9;  // that its processor reads and writes in an update
+  uint64_t nvme_least_bytes = kLeastOnNvme;    // of what goes there: a parameter's states, a layer's weights
+  uint64_t device_bytes = 0;                   // that the run may use of each device; 0: any number
+  uint64_t host_bytes = 0;                     // and of the host
   std::vector<uint64_t>
       device_limits{};        // where devices may use different amounts; beyond its end, `device_bytes`
   bool host_is_apart = true;  // false: the device is the CPU, whose memory is the host's
@@ -83,9 +84,10 @@ struct Machine {
   }
 };
 
-// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; what another
-// part hides is in none. `streamed` overlaps with the first three: a step takes the longer of the two. Where
-// devices compute at the same time, each part is as much shorter as the whole.
+// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's, or
+// `optimizer` the host's, where that updates; what another part hides is in none. `streamed` overlaps with
+// the first three: a step takes the longer of the two. Where devices compute at the same time, each part is
+// as much shorter as the whole.
 struct StepTime {
   double compute = 0;   // operators whose arithmetic takes longest
   double memory = 0;    // ... whose reads and writes do
@@ -150,6 +152,8 @@ class Estimator {
 
 // Of a step of `batch` rows.
 uint32_t micro_batches(const Plan& plan, uint32_t batch);
+// Whether the host's processor updates the layers.
+bool updates_on_host(const Plan& plan, const Shape& shape);
 // That are under way at a time: no more than there are, and one where layers pass to the host and back.
 uint32_t in_flight(const Plan& plan, uint32_t batch);
 // The same of a stage of a pipeline over ranks.

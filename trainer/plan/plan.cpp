@@ -130,6 +130,7 @@ std::string to_string(const Plan& plan) {
     text += " peer" + std::to_string(device) + "=" + std::to_string(peer);
   if (plan.tiles != 1) text += " tiles=" + std::to_string(plan.tiles);
   if (plan.update_slots != kLeastUpdateSlots) text += " update_slots=" + std::to_string(plan.update_slots);
+  if (plan.update_on_host) text += " update_on=host";
   return text;
 }
 
@@ -160,7 +161,8 @@ std::string to_toml(const Plan& plan) {
          "\npipeline = " + std::to_string(plan.pipeline) + "\nupdate = \"" +
          (plan.just_in_time ? "just_in_time" : "at_commit") + "\"" + place("offload_to", plan.offload_to) +
          "\npeers = " + table_of(plan.peers) + "\ntiles = " + std::to_string(plan.tiles) +
-         "\nupdate_slots = " + std::to_string(plan.update_slots) + "\n";
+         "\nupdate_slots = " + std::to_string(plan.update_slots) + "\nupdate_on = \"" +
+         (plan.update_on_host ? "host" : "device") + "\"\n";
 }
 
 Plan normalised(Plan plan) {
@@ -174,6 +176,7 @@ Plan normalised(Plan plan) {
   if (plan.streams()) plan.pipeline = 1;
   for (const Place place : {plan.parameters, plan.gradients, plan.optimizer})
     if (place < Place::kHost) plan.tiles = 1;
+  plan.update_on_host = plan.updates_on_host();
   plan.update_slots = plan.slots_of_update();
   return plan;
 }
@@ -198,6 +201,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.pipeline = std::min(a.pipeline, b.pipeline);
   both.just_in_time = a.just_in_time || b.just_in_time;
   both.tiles = std::max(both.tiles, other.tiles);
+  both.update_on_host = both.update_on_host || other.update_on_host;
   both.update_slots = std::min(both.update_slots, other.update_slots);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;

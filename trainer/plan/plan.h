@@ -72,6 +72,8 @@ struct Plan {
   // Tiles of the optimizer's states that a device has room for on their way from their home and back. With as
   // many as a layer has tiles, a layer's states come beside the forward of the one before.
   uint32_t update_slots = kLeastUpdateSlots;
+  // The host's processor updates layers of which the host has weights, gradients and the optimizer's states.
+  bool update_on_host = false;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
@@ -90,7 +92,11 @@ struct Plan {
   // Those that are used: further ones are of use where states come from memory, and a forward beside them.
   uint32_t slots_of_update() const {
     const bool are_used = just_in_time && (optimizer == Place::kHost || optimizer == Place::kPeer);
-    return are_used ? update_slots : kLeastUpdateSlots;
+    return are_used && !updates_on_host() ? update_slots : kLeastUpdateSlots;
+  }
+  bool updates_on_host() const {
+    return update_on_host && parameters == Place::kHost && gradients == Place::kHost &&
+           optimizer == Place::kHost && tiles == 1;
   }
   // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
   // their backward begins at once.
@@ -118,22 +124,23 @@ std::string to_toml(const Plan& plan);
 // recompute_segment, optimizer ("device", "peer", "host" or "nvme"), devices ("first", a list with one index
 // a layer, or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload
 // (as recompute), pipeline, update ("at_commit" or "just_in_time"), offload_to ("peer" or "host"), peers (a
-// table of devices and the peer of each), tiles, update_slots.
+// table of devices and the peer of each), tiles, update_slots, update_on ("device" or "host").
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer and as each peer the highest
-// device, the most chunks and tiles, the fewest micro-batches under way and slots, the later update.
-// Commutative, associative and idempotent.
+// device, the most chunks and tiles, the fewest micro-batches under way and slots, the later update,
+// and that on the host. Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, nor a device that is its
 // own peer, what nothing goes to is the host, one that is computed again as a whole is not named for its
 // parts, a segment has no more layers than there are of those, and one micro-batch is under way where layers
 // pass to the host and back. Nothing is in tiles unless the host or a disk has weights, gradients and the
-// optimizer's states, and slots that are not used are as few as there may be.
+// optimizer's states, slots that are not used are as few as there may be, and what the host has not is not
+// updated there.
 Plan normalised(Plan plan);
 
 enum class MoveKind : uint8_t {

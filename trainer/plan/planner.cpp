@@ -138,12 +138,14 @@ std::vector<Plan> peer_places(const Plan& from, const Shape&, const Machine& mac
   return plans;
 }
 
-// States that come beside the forward, or with as few slots as an update needs.
-std::vector<Plan> slots_of_updates(const Plan& from, const Shape& shape, const Machine&) {
-  Plan ahead = from;
-  ahead.update_slots = kLeastUpdateSlots;
-  std::vector<Plan> plans{ahead};
-  if (prefetch_states(&ahead, shape)) plans.insert(plans.begin(), std::move(ahead));
+// States that come beside the forward, or with as few slots as an update needs; or an update by the host.
+std::vector<Plan> ways_of_updates(const Plan& from, const Shape& shape, const Machine&) {
+  Plan few = from;
+  few.update_slots = kLeastUpdateSlots, few.update_on_host = false;
+  std::vector<Plan> plans;
+  for (const auto change : {prefetch_states, update_on_host})
+    if (Plan plan = few; change(&plan, shape)) plans.push_back(std::move(plan));
+  plans.push_back(std::move(few));
   return plans;
 }
 
@@ -158,7 +160,7 @@ std::vector<Plan> tilings(const Plan& from, const Shape& shape, const Machine&) 
 constexpr PlanAxis kAxes[] = {{host_places},
                               {placements},
                               {peer_places},
-                              {slots_of_updates},
+                              {ways_of_updates},
                               {pipelines},
                               {tilings, Guarantee::kNumericallyEqual},
                               {heads, Guarantee::kNumericallyEqual}};
@@ -225,6 +227,7 @@ class PlanSearch {
         from_(with_recompute(from, &Plan::recompute, 0, 0)) {
     from_.placement.clear(), from_.peers.clear();
     from_.pipeline = from_.tiles = 1, from_.update_slots = kLeastUpdateSlots;
+    from_.update_on_host = false;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
 
@@ -338,14 +341,14 @@ class PlanSearch {
   }
 
   // Equal for plans that differ only in how large batches and chunks are, how many are under way, when layers
-  // are updated and with how many slots, and how they share the layers out.
+  // are updated, by whom and with how many slots, and how they share the layers out.
   static std::string techniques_of(Plan plan) {
     plan.micro_batch = plan.evaluation_batch = 1;
     plan.peers.clear();
     plan.head_chunks = std::min(2u, plan.head_chunks);
     plan.pipeline = std::min(2u, plan.pipeline);
     plan.tiles = std::min(2u, plan.tiles);
-    plan.update_slots = kLeastUpdateSlots, plan.just_in_time = false;
+    plan.update_slots = kLeastUpdateSlots, plan.just_in_time = plan.update_on_host = false;
     std::set<uint32_t> devices;
     for (const auto& [layer, device] : plan.placement) devices.insert(device);
     plan.placement.clear();

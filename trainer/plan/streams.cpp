@@ -15,6 +15,7 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
       prepares_(shape.numerics.optimizer == OptimizerKind::kAdafactor),
       nvme_least_bytes_(nvme_least_bytes),
       just_in_time_(plan.just_in_time),
+      updates_at_home_(updates_on_host(plan, shape)),
       measured_at_leaving_(shape.ranks == 1 && tiles_of(plan, shape.numerics) == 1),
       replaced_(measured_at_leaving_ && shape.numerics.has_master_weights()),
       uses_(devices),
@@ -152,7 +153,7 @@ void LayerStreams::add_device(uint32_t micro_batches, uint32_t device, Copies* c
     const std::vector<uint32_t> fetched = copied_layers(units_in(uses, false), kWeightSlots);
     // In their order, and then back: the first way back ends the forward.
     const auto forward = std::ranges::is_sorted_until(fetched);
-    const bool are_replaced = just_in_time_ && replaced_;  // in the first forward
+    const bool are_replaced = just_in_time_ && replaced_ && !updates_at_home_;  // in the first forward
     const std::vector<uint32_t> made(fetched.begin(), are_replaced ? forward : fetched.begin());
     for (const uint32_t unit : fetched) come(weights_at_, units_[unit].weights, micro_batches);
     for (const uint32_t unit : made) copies->in_from(weights_at_) -= units_[unit].weights, --copies->count;
@@ -175,7 +176,7 @@ void LayerStreams::add_device(uint32_t micro_batches, uint32_t device, Copies* c
 LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
   Copies all;
   for (uint32_t device = 0; device < uses_.size(); ++device) add_device(micro_batches, device, &all);
-  if (!just_in_time_) return all;
+  if (!just_in_time_ || updates_at_home_) return all;
   all.in_from(gradients_at_) += copied_.gradients, all.out_to(weights_at_) += copied_.weights;
   all.read += read_of_all(gradients_at_, &Roles::gradients);
   all.written += on_nvme_.weights;
@@ -196,7 +197,8 @@ uint64_t LayerStreams::read_of_all(Place place, uint64_t Roles::* role) const {
 }
 
 LayerStreams::Copies LayerStreams::of_update() const {
-  const uint64_t reads = prepares_ ? 1 : 0, now = just_in_time_ ? 0 : 1;  // before the update, and for it
+  const uint64_t reads = prepares_ ? 1 : 0;                        // before the update
+  const uint64_t now = just_in_time_ || updates_at_home_ ? 0 : 1;  // and for it
   const uint64_t for_norm = measured_at_leaving_ ? 0 : 1;
   const uint64_t of_gradients = for_norm + reads + now, of_weights = reads + (replaced_ ? 0 : now);
   Copies copies;

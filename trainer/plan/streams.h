@@ -84,10 +84,10 @@ class LayerStreams {
   const Place weights_at_, gradients_at_;
   const bool in_out_, prepares_;
   const uint64_t nvme_least_bytes_;
-  const bool just_in_time_;
-  const bool measured_at_leaving_;  // gradients, by the step (Parameters::on_leaving)
-  const bool replaced_;             // weights, by an update that does not read them
-  std::vector<Streamed> streamed_;  // by device
+  const bool just_in_time_, updates_at_home_;  // layers' updates
+  const bool measured_at_leaving_;             // gradients, by the step (Parameters::on_leaving)
+  const bool replaced_;                        // weights, by an update that does not read them
+  std::vector<Streamed> streamed_;             // by device
   std::vector<UnitBytes> units_;
   HomeList blocks_, matrices_;              // of all units, in order
   std::vector<uint32_t> first_matrix_;      // of each unit

@@ -113,6 +113,7 @@ void LayerCache::fetch(Slot* slot, uint32_t layer) {
   if (slot->changed) write_back(slot);
   slot->layer.reset();
   bring(slot, entries_.at(layer).block);
+  entries_.at(layer).fetched = slot->filled;
   slot->in_doubt = false;
   slot->layer = layer;
 }
@@ -282,10 +283,23 @@ void LayerCache::move_to(uint32_t layer, std::shared_ptr<LayerHome> home) {
   entry.block.move_to(std::move(home));
 }
 
+at::Tensor LayerCache::take_home(uint32_t layer) {
+  Entry& entry = entries_.at(layer);
+  if (Slot* slot = slot_of(layer)) {
+    if (slot->changed) write_back(slot);
+    slot->layer.reset();
+  }
+  wait_on_host(entry.fetched);
+  const at::Tensor home = bytes_at_home(entry.block.home().read(nullptr), entry.block);
+  if (entry.zero) home.zero_();
+  entry.zero = entry.stale = false;
+  return home;
+}
+
 void LayerCache::set_zero(uint32_t layer) {
   if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
   Entry& entry = entries_.at(layer);
-  entry.zero = true;
+  entry.zero = true, entry.stale = false;
   entry.block.home().discard();
 }
 

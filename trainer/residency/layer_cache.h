@@ -62,6 +62,9 @@ class LayerCache {
   void set_zero(uint32_t layer);  // what it was is lost
   // All of its numbers are written in its next use, which writes: until then nothing brings those at home.
   void set_stale(uint32_t layer) { entries_.at(layer).stale = true; }
+  // For the host to read and write: its bytes at home, which no copy reads or writes. It is in no slot then.
+  // REQUIRES: nobody uses it, and its home is memory of the host.
+  at::Tensor take_home(uint32_t layer);
   // The bytes at home are what it is. REQUIRES: synchronise()
   void set_filled(uint32_t layer) { entries_.at(layer).zero = false; }
 
@@ -69,6 +72,7 @@ class LayerCache {
   struct Entry {
     LayerBlock block;
     bool zero = false, stale = false;
+    CopyStream::Mark fetched{};  // the last copy from its home
   };
   struct Slot {
     at::Tensor memory;  // [bytes]

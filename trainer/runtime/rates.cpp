@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kLeastSide = 512, kMostSide = 4096;
 constexpr int64_t kCopied = 1 << 20;  // numbers, in a copy of the size of an optimizer's tiles
+constexpr int64_t kSummed = 1 << 24;  // numbers, more than a processor's caches hold
 constexpr int kTimes = 8;
 
 // Seconds of one of several, after a first one that loads what it needs.
@@ -50,6 +51,9 @@ void measure(at::Device device, at::ScalarType type, int64_t side, Machine* mach
     host.copy_(there);
   });
   machine->host_bytes_per_second = 2.0 * double(host.nbytes()) / both;
+  const at::Tensor sums = at::ones({kSummed}), others = at::ones({kSummed});
+  machine->host_memory_bytes_per_second =
+      3.0 * double(sums.nbytes()) / seconds_of([&] { sums.add_(others); });
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// What a device achieves, measured at a run's start: a product, and copies to and from the host.
+// What a device achieves, measured at a run's start: a product, and copies to and from the host; and the
+// host's processor, a sum.
 //
-// Takes a tenth of a second and at most an eighth of `bytes`, all of it given back. Draws no random number.
-// What cannot be measured keeps its value in `machine`: on a simulated card time means nothing, and a small
-// limit has no room for a product that is worth timing.
+// Takes two tenths of a second, 128 MiB of the host and at most an eighth of `bytes`, all of it given back.
+// Draws no random number. What cannot be measured keeps its value in `machine`: on a simulated card time
+// means nothing, and a small limit has no room for a product that is worth timing.
 //
 // Thread-safety: one thread. Ownership: none. Errors: none. Units: bytes.
 #pragma once
@@ -21,7 +22,8 @@ bool on_simulated_card();
 // Of a card that was measured and another one. Sets `peer_bytes_per_second`.
 void measure_peer_rate(at::Device device, at::Device peer, Machine* machine);
 
-// `type`: of the products' factors. Sets `flops`, `memory_bytes_per_second` and `host_bytes_per_second`.
+// `type`: of the products' factors. Sets `flops`, `memory_bytes_per_second`, `host_bytes_per_second` and
+// `host_memory_bytes_per_second`.
 RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine);
 
 }  // namespace spillway::trainer

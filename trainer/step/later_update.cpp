@@ -38,18 +38,21 @@ void Parameters::finish_update() {
 }
 
 void Parameters::update_by_itself(uint32_t unit) {
+  if (updates_at_home(unit)) return update(unit);
   streamed_values_.begin(unit, LayerCache::Use::kWrite);
   update(unit);
   streamed_values_.end(unit, LayerCache::After::kKept);
 }
 
-// REQUIRES: it is the first that waits, its block of values is on the device, and no tile is in use.
+// REQUIRES: it is the first that waits, its block of values is on the device or it is updated at home, and no
+// tile is in use.
 void Parameters::update(uint32_t unit) {
   const at::NoGradGuard no_grad;
   const Range& range = ranges_.at(unit);
   waiting_.pop_front();
   walk_ = Walk::kUpdate;
-  streamed_gradients_.begin(unit, LayerCache::Use::kRead);
+  const bool at_home = updates_at_home(unit);
+  at_home ? open_home(unit) : streamed_gradients_.begin(unit, LayerCache::Use::kRead);
   try {
     later_.within([&] {
       for (size_t i = range.first; i < range.first + range.count; ++i) {
@@ -60,11 +63,41 @@ void Parameters::update(uint32_t unit) {
     });
   } catch (...) {
     waiting_.clear();  // there is no way on: some parameters are new, and some are not
+    open_home_.reset();
     throw;
   }
   tile_caches_.values.for_each(&LayerCache::turn);  // other tiles of the same bytes are used next
-  streamed_gradients_.end(unit, LayerCache::After::kWorthless);
+  at_home ? close_home() : streamed_gradients_.end(unit, LayerCache::After::kWorthless);
   clear(unit);
+}
+
+bool Parameters::updates_at_home(uint32_t unit) const {
+  if (!at_home_ || ranges_.at(unit).tiles > 1) return false;
+  const auto is_on_host = [unit](const StreamedLayers& streamed) {
+    return streamed.has(unit) && streamed.cache_of(unit).block(unit).home().place() == Place::kHost;
+  };
+  return is_on_host(streamed_values_) && is_on_host(streamed_gradients_);
+}
+
+void Parameters::open_home(uint32_t unit) {
+  const at::NoGradGuard no_grad;
+  open_home_ = {unit, streamed_values_.cache_of(unit).take_home(unit),
+                streamed_gradients_.cache_of(unit).take_home(unit)};
+}
+
+// The gradients were scratch.
+void Parameters::close_home() {
+  streamed_gradients_.cache_of(open_home_->unit).set_zero(open_home_->unit);
+  open_home_.reset();
+}
+
+TiledMatrix::Run Parameters::run_at_home(size_t index, int64_t begin, int64_t length) const {
+  const auto& [unit, values, gradients] = *open_home_;
+  const auto part = [&](const StreamedLayers& streamed, const at::Tensor& all) {
+    const at::Tensor whole = streamed.cache_of(unit).block(unit).view(all, index - ranges_.at(unit).first);
+    return whole.view({-1}).narrow(0, begin, length);
+  };
+  return {.value = part(streamed_values_, values), .gradient = part(streamed_gradients_, gradients)};
 }
 
 }  // namespace spillway::trainer

@@ -231,6 +231,7 @@ void Parameters::follow(const std::vector<UnitUse>& uses) {
   for (const StreamedLayers* streamed : all_streamed()) streamed->for_each(&LayerCache::let_go);
   streamed_values_.follow(units_in(uses, false));
   std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
+  std::erase_if(with_gradients, [this](uint32_t unit) { return updates_at_home(unit); });
   for (const uint32_t unit : units_in(uses, true)) with_gradients.push_back(unit);
   streamed_gradients_.follow(with_gradients);
   follow_tiles(uses);
@@ -246,8 +247,9 @@ void Parameters::Uses::begin(uint32_t unit, Pass pass) {
   using Use = LayerCache::Use;
   if (owner_.has_shares()) owner_.begin_announced(unit, pass);
   owner_.wait_for_weights(int(unit));
-  const bool is_old = owner_.waits_for_update(unit);
+  bool is_old = owner_.waits_for_update(unit);
   while (is_old && owner_.waiting_.front() != unit) owner_.update_by_itself(owner_.waiting_.front());
+  if (is_old && owner_.updates_at_home(unit)) owner_.update(unit), is_old = false;
   owner_.used_values().begin(unit, is_old ? Use::kWrite : Use::kRead);
   if (is_old) owner_.update(unit);
   if (pass == Pass::kBackward && !owner_.is_summed(int(unit)))
@@ -273,30 +275,35 @@ void Parameters::tell_of_leaving(uint32_t unit) {
 }
 
 void Parameters::expect_new_values() {
-  if (!replaces_) return;
-  for (const auto& [unit, range] : ranges_)
-    if (range.tiles == 1 && streamed_values_.has(unit)) streamed_values_.cache_of(unit).set_stale(unit);
+  for (const auto& [unit, range] : ranges_) {
+    const bool at_home = updates_at_home(unit);
+    if ((replaces_ || at_home) && range.tiles == 1 && streamed_values_.has(unit))
+      streamed_values_.cache_of(unit).set_stale(unit);
+    if (at_home) streamed_gradients_.cache_of(unit).set_stale(unit);
+  }
 }
 
 bool Parameters::needs_values(Walk kind) {
   return kind == Walk::kReadBoth || kind == Walk::kUpdate;
 }
 
-void Parameters::enter(Walk kind, size_t index) const {
+void Parameters::enter(Walk kind, size_t index) {
   const int unit = unit_of(index);
   if (unit < 0 || ranges_.at(uint32_t(unit)).first != index) return;
+  if (kind == Walk::kUpdate && updates_at_home(uint32_t(unit))) return open_home(uint32_t(unit));
   using Use = LayerCache::Use;
   streamed_gradients_.begin(uint32_t(unit), kind == Walk::kChangeGradients ? Use::kWrite : Use::kRead);
   if (!needs_values(kind)) return;
   streamed_values_.begin(uint32_t(unit), kind == Walk::kUpdate ? Use::kWrite : Use::kRead);
 }
 
-void Parameters::leave(Walk kind, size_t index) const {
+void Parameters::leave(Walk kind, size_t index) {
   using After = LayerCache::After;
   const int unit = unit_of(index);
   if (unit < 0) return;
   const Range& range = ranges_.at(uint32_t(unit));
   if (range.first + range.count != index + 1) return;
+  if (open_home_) return close_home();
   streamed_gradients_.end(uint32_t(unit), kind == Walk::kUpdate ? After::kWorthless : After::kKept);
   if (needs_values(kind)) streamed_values_.end(uint32_t(unit), After::kKept);
 }
@@ -308,7 +315,7 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit,
   for (const auto& [unit, range] : ranges_)
     if (!wanted || wanted(range.first, range.count)) units.push_back(unit);
   if (kind == Walk::kUpdate) expect_new_values();
-  streamed_gradients_.follow(units);
+  streamed_gradients_.follow(units);  // none that is updated at home, which is stale
   if (needs_values(kind)) streamed_values_.follow(units);
   walk_tiles(kind);
   for (size_t i = 0; i < size(); ++i) {

@@ -155,6 +155,13 @@ class Parameters {
   // An update writes all values and reads none: those of units that are elsewhere need not come for it.
   void replace_in_updates(bool replaces) { replaces_ = replaces; }
 
+  // Updates find units whose weights and accumulators are both on the host there: `run` gives the host's
+  // memory, and nothing comes to a device. REQUIRES: no unit waits for its update.
+  void update_at_home(bool at_home) { at_home_ = at_home; }
+  bool is_updated_at_home(size_t index) const {
+    return unit_of(index) >= 0 && updates_at_home(uint32_t(unit_of(index)));
+  }
+
   // A walk that updates parameters of no layer now, and each unit's before its next forward.
   struct LaterUpdate {
     std::function<void(size_t index)> visit;
@@ -218,6 +225,11 @@ class Parameters {
     bool are_zero = false;
   };
   using Tensors = std::vector<at::Tensor*>;
+  // All bytes of a unit that is being updated at home.
+  struct OpenHome {
+    uint32_t unit = 0;
+    at::Tensor values, gradients;
+  };
 
   void add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits, const Residence& residence);
   void attach_hook(size_t index);
@@ -271,8 +283,8 @@ class Parameters {
   void visit_tensor(size_t index, const at::Tensor& tensor, bool writes,
                     const std::function<void(const at::Tensor&)>& visit) const;
   static bool needs_values(Walk kind);
-  void enter(Walk kind, size_t index) const;
-  void leave(Walk kind, size_t index) const;
+  void enter(Walk kind, size_t index);
+  void leave(Walk kind, size_t index);
   void tell_of_leaving(uint32_t unit);
   void expect_new_values();
   void clear(uint32_t unit);
@@ -280,6 +292,10 @@ class Parameters {
   void wait_for_weights(int unit);
   void update_by_itself(uint32_t unit);
   void update(uint32_t unit);
+  bool updates_at_home(uint32_t unit) const;
+  void open_home(uint32_t unit);
+  void close_home();
+  TiledMatrix::Run run_at_home(size_t index, int64_t begin, int64_t length) const;
 
   std::vector<std::string> names_;
   std::vector<at::Device> devices_;
@@ -311,7 +327,8 @@ class Parameters {
   std::function<void(size_t, uint32_t)> accumulated_call_;
   std::function<void(size_t, size_t)> leaving_call_;
   uint32_t micro_batch_ = 0;
-  bool is_last_ = false, replaces_ = false;
+  bool is_last_ = false, replaces_ = false, at_home_ = false;
+  std::optional<OpenHome> open_home_;
 };
 
 }  // namespace spillway::trainer

@@ -194,6 +194,10 @@ uint32_t TrainingStep::update_slots(const Plan& plan) const {
   return updates_later(plan) ? plan.slots_of_update() : kLeastUpdateSlots;
 }
 
+bool TrainingStep::updates_on_host(const Plan& plan) const {
+  return plan.updates_on_host() && !is_sharded_ && updates_at_once(config_.train.numerics);
+}
+
 // Beside the last backward of a plan that has gone through a step: memory is unlikely to run out then, and
 // from the first sum on the step cannot begin anew. Gradients that live elsewhere are on the device for too
 // short a time.
@@ -242,6 +246,7 @@ void TrainingStep::commit() {
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     const Homes homes(to, devices_);
+    optimizer_.set_updates_on_host(false);  // while things move
     optimizer_.set_update_slots(std::min(update_slots(from), update_slots(to)));
     // Matrices are whole before they go where they cannot be in tiles, and are cut where they can be.
     const uint32_t tiles = tiles_of(to, config_.train.numerics);
@@ -265,6 +270,7 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
     const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
     if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);
     optimizer_.set_update_slots(update_slots(to));
+    optimizer_.set_updates_on_host(updates_on_host(to));
   });
 }
 

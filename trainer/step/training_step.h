@@ -104,6 +104,7 @@ class TrainingStep : public StepProgram {
   bool has_rows(uint32_t micro_batch, const Plan& plan) const;
   bool updates_later(const Plan& plan) const;
   uint32_t update_slots(const Plan& plan) const;
+  bool updates_on_host(const Plan& plan) const;
   void announce(uint32_t micro_batch, const Plan& plan);
   void pass_over(uint32_t micro_batch, const Plan& plan);
   void drain(bool evaluating);

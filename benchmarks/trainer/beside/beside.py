@@ -32,6 +32,8 @@ WAYS = [  # name, who, its way or its settings
     ("PyTorch FSDP2, CPUOffloadPolicy", "others", "fsdp2"),
     ("DeepSpeed ZeRO-Infinity, all on the host", "others", "zero-infinity-cpu"),
     ("Spillway, all on the host", "ours", [*HOST, 'plan.parameters="host"']),
+    ("Spillway, all on the host, updated there", "ours",
+     [*HOST, 'plan.parameters="host"', 'plan.update="just_in_time"', 'plan.update_on="host"']),
     ("DeepSpeed ZeRO-Infinity, weights and states on NVMe", "others", "zero-infinity-nvme"),
     ("Spillway, states on NVMe, the rest on the host", "ours",
      ['plan.gradients="host"', 'plan.optimizer="nvme"', 'plan.parameters="host"']),

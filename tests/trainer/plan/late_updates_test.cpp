@@ -104,6 +104,47 @@ TEST(LateUpdates, ThePlannerHasThemWhereThereIsRoom) {
   EXPECT_THAT(planned_beside(host), testing::Not(testing::HasSubstr("update_slots"))) << "no room";
 }
 
+// No state crosses the link, and no gradient and no weight for the update.
+TEST(LateUpdates, TheHostsOwnTakeItsTimeBesideTheForwardAndNoneOfTheLink) {
+  Machine machine = kCard;
+  machine.launch_seconds = 1e-30, machine.host_memory_bytes_per_second = 400e9;
+  Plan device{.micro_batch = 16, .parameters = Place::kHost, .gradients = Place::kHost};
+  device.optimizer = Place::kHost;
+  Plan host = device;
+  ASSERT_TRUE(update_on_host(&host, kWide));
+  EXPECT_TRUE(host.just_in_time);
+  Plan at_commit = host;
+  at_commit.just_in_time = false;
+  uint64_t layers = 0;
+  for (const Parameter& parameter : parameter_table(kWide.model))
+    layers += parameter.layer >= 0 ? parameter.elements() : 0;
+  const Estimate of_device = estimate(kWide, device, machine), of_host = estimate(kWide, host, machine),
+                 of_commit = estimate(kWide, at_commit, machine);
+  const double seconds = 28.0 * double(layers) / machine.host_memory_bytes_per_second;  // of its processor
+  EXPECT_NEAR(of_commit.time.optimizer - of_host.time.optimizer, seconds, 0.3 * seconds) << "it was hidden";
+  EXPECT_LT(of_host.time.seconds(), of_device.time.seconds());
+  const double outer = 8.0 * double(parameter_count(kWide.model) - layers) / machine.host_bytes_per_second;
+  EXPECT_LT(of_commit.time.host_link, outer) << "of what belongs to no layer alone";
+  machine.host_memory_bytes_per_second = 1e9;
+  EXPECT_GT(estimate(kWide, host, machine).time.seconds(), of_device.time.seconds());
+}
+
+TEST(LateUpdates, TheHostMakesThoseThatHaveTheBitsOfACard) {
+  Plan plan{.optimizer = Place::kHost, .parameters = Place::kHost, .gradients = Place::kHost};
+  Shape shape = kWide;
+  for (const Numerics& numerics : {Numerics{.optimizer = OptimizerKind::kSgd},
+                                   {.precision = Precision::kInt8},
+                                   {.precision = Precision::kBf16, .optimizer = OptimizerKind::kAdamW8bit},
+                                   {.optimizer = OptimizerKind::kAdafactor}}) {
+    shape.numerics = numerics;
+    EXPECT_FALSE(update_on_host(&plan, shape)) << name_of(numerics.optimizer);
+  }
+  shape.numerics = {.precision = Precision::kBf16};
+  EXPECT_TRUE(update_on_host(&plan, shape));
+  shape.ranks = 2, shape.zero = 1;
+  EXPECT_FALSE(update_on_host(&plan, shape)) << "ranks update shares";
+}
+
 TEST(LateUpdates, AMoveTakesTheSlotsBack) {
   Plan plan{.micro_batch = 16, .optimizer = Place::kHost};
   ASSERT_TRUE(prefetch_states(&plan, kWide));

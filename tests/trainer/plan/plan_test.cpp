@@ -44,6 +44,8 @@ Plan random_plan(std::mt19937_64& random) {
   plan.tiles = 1 + random() % 4;
   plan.just_in_time = random() % 2;
   plan.update_slots = kLeastUpdateSlots + random() % 4;
+  plan.update_on_host = random() % 2;
+  if (random() % 4 == 0) plan.parameters = plan.gradients = plan.optimizer = Place::kHost, plan.tiles = 1;
   return normalised(plan);
 }
 
@@ -66,6 +68,7 @@ TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
     a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
     a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
     a.offload = b.offload;  // a layer alone leaves its device sooner than one that another follows
+    a.update_on_host = b.update_on_host = false;  // states that also go to a disk, or tiles, pass the device
     // What is on a peer is no less there.
     a.peers.clear(), b.peers.clear(), a.offload_to = b.offload_to = Place::kHost;
     ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
@@ -125,6 +128,19 @@ TEST(Plan, SlotsAreForStatesThatComeFromMemoryBesideAForward) {
   EXPECT_EQ(normalised(plan).update_slots, kLeastUpdateSlots);
   plan.optimizer = Place::kHost, plan.just_in_time = false;
   EXPECT_EQ(normalised(plan).update_slots, kLeastUpdateSlots);
+}
+
+TEST(Plan, TheHostUpdatesWhatItHasAllOf) {
+  Plan plan{.update_slots = 50, .update_on_host = true};
+  EXPECT_EQ(normalised(plan), Plan{});
+  plan.parameters = plan.gradients = plan.optimizer = Place::kHost, plan.just_in_time = true;
+  EXPECT_EQ(to_string(normalised(plan)),
+            "micro_batch=1 evaluation_batch=1 optimizer=host parameters=host gradients=host "
+            "update=just_in_time update_on=host")
+      << "no states come";
+  EXPECT_TRUE(join(plan, {}).update_on_host);
+  plan.tiles = 2;
+  EXPECT_FALSE(normalised(plan).update_on_host);
 }
 
 TEST(Plan, TilesAreOfLayersOfWhichTheDeviceHasNothing) {
@@ -261,6 +277,7 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"devices = {\"gpu1\" = [0]}", "has a device \"gpu1\": device indices are numbers from 0 to 63"},
       {"devices = {\"1\" = 3}", "must give device 1 a list of layers"},
       {"update = \"later\"", "'update' must be \"at_commit\" or \"just_in_time\", not \"later\""},
+      {"update_on = \"processor\"", "'update_on' must be \"device\" or \"host\", not \"processor\""},
       {"update_slots = 2", "'update_slots' must be between 3 and"},
       {"pipeline = 0", "'pipeline' must be between 1 and"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},

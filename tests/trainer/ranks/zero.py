@@ -32,9 +32,9 @@ class Stages(Case):
         settings = {**SETTINGS, "train.precision": "bf16-mixed", "plan.recompute": "1", "plan.micro_batch": 5,
                     "train.steps": 4}
         whole = self.on_cards(2, **settings)
-        on_host = {"plan.gradients": "host", "plan.parameters": "host"}
-        for zero, more in ((2, on_host), (3, {"plan.parameters": "nvme", "run.nvme_least": "0B"}),
-                           (3, {**on_host, "plan.optimizer": "host"})):
+        by_host = {**ON_HOST, "plan.update": "just_in_time", "plan.update_on": "host"}  # but for shared states
+        for zero, more in ((2, {"plan.gradients": "host", "plan.parameters": "host"}), (0, by_host),
+                           (3, {"plan.parameters": "nvme", "run.nvme_least": "0B"}), (3, by_host)):
             with self.subTest(zero=zero, **more):
                 self.assert_same(self.on_cards(2, **settings, **{"run.zero": zero}, **more), whole)
         pieces = {**settings, "plan.micro_batch": 1}

@@ -74,6 +74,31 @@ TEST_F(LateWeights, AStepBeginsWithoutThem) {
   EXPECT_LT(taken([&] { fixture_.program.save_step(); }), kLate);
 }
 
+// For an update on the host, which no stream waits for.
+TEST_F(LateWeights, BytesAtHomeAreTakenWhenNoCopyReadsOrWritesThem) {
+  const at::Device card = devices_[0];
+  LayerCache cache(card, 2);
+  const LayerBlock::Part part{{64}, at::kFloat};
+  cache.add(0, {{part}, card, [&](int64_t bytes) { return home_in_memory(bytes, card, at::kCPU); }}, false);
+  cache.reserve();
+  const auto use = [&](LayerCache::Use how) {
+    cache.begin(0, how);
+    cache.end(0, LayerCache::After::kKept);
+  };
+  const auto take = [&] { return taken([&] { cache.take_home(0); }); };
+  use(LayerCache::Use::kRead);
+  wait_for_device();
+  EXPECT_LT(take(), kLate / 10);
+  CopyStream::of(card, Direction::kToDevice).wait_for(late());
+  cache.follow({0});  // it comes late
+  EXPECT_GE(take(), kLate * 9 / 10);
+  use(LayerCache::Use::kRead);
+  wait_for_device();
+  CopyStream::of(card, Direction::kToHost).wait_for(late());
+  use(LayerCache::Use::kWrite);
+  EXPECT_GE(take(), kLate * 9 / 10);
+}
+
 TEST_F(LateWeights, AnExchangeRunsBehindWhatWasQueuedAndIsWaitedForWhereItIsJoined) {
   on_ranks(2, [&](const std::shared_ptr<Ranks>& ranks) {
     if (!ranks->leads()) return;

@@ -91,7 +91,7 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
           std::to_string(candidate.plan.micro_batch),
           recompute_text(on_stage(candidate.plan, shape), shape.layers()),
           candidate.plan.head_chunks > 1 ? std::to_string(candidate.plan.head_chunks) + " chunks" : "whole",
-          name_of(candidate.plan.optimizer),
+          candidate.plan.update_on_host ? "by host" : name_of(candidate.plan.optimizer),
           std::to_string(devices_in(candidate.plan)),
           size_text(candidate.most_device_bytes()),
           candidate.host_bytes ? size_text(candidate.host_bytes) : "-",

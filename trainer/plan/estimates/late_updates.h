@@ -1,4 +1,5 @@
-// What the copies of the optimizer's states cost where layers are updated right before their next forward.
+// What the copies of the optimizer's states cost where layers are updated right before their next forward, or
+// the host's updates of them.
 //
 // A part of a layer is updated, and then computes. Meanwhile the next parts' states come, as far as the
 // device has slots for their tiles: a slot is free again when its tile has been updated. What belongs to no
@@ -13,7 +14,7 @@ namespace spillway::trainer {
 // What is updated together: a part of a layer, or all that belongs to none.
 struct LateUpdate {
   double tiles = 0;
-  double link = 0;     // of a direction, that its states take, and gradients that come with them
+  double link = 0;  // of a direction, that its states take, and gradients that come with them; or of the host
   double update = 0;   // of the device
   double forward = 0;  // of the device, behind it and before the next one
 };

@@ -58,48 +58,60 @@ void StepTimes::add_update(const Update& update) {
       plan_.optimizer == Place::kPeer ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
   const double share = update.elements / update.of_all, copies = 2 * update.state_tensors;
   const double of_gradient = update.elements * shape_.numerics.gradient_bytes();
+  const double moved = (shape_.numerics.has_master_weights() ? 1 : 2) * share * update.stored_bytes +
+                       2 * update.state_bytes + of_gradient;
   const auto longer = [this](double bytes, double launches) {
     return std::max(bytes / machine_.memory_bytes_per_second, launches * machine_.launch_seconds);
   };
   const double of_tiles = update.tiles * update.kernels.of_tile, before = update.kernels.of_parameter;
   of_parameters_.back() =
-      longer(of_gradient, 0) + longer(of_gradient, before) +
-      longer((shape_.numerics.has_master_weights() ? 1 : 2) * share * update.stored_bytes +
-                 2 * update.state_bytes + of_gradient,
-             of_tiles);
-  const double launches = of_tiles + before;
+      longer(of_gradient, 0) + longer(of_gradient, before) + (update.on_host ? 0 : longer(moved, of_tiles));
   time_.optimizer += of_parameters_.back();
+  if (update.on_host) {
+    const double seconds = moved / machine_.host_memory_bytes_per_second;
+    on_host_ += seconds;
+    return add_late(update, seconds);
+  }
   const double link = update.elsewhere ? update.state_bytes / rate : 0;
-  const double queue = update.elsewhere ? (launches + update.tiles * copies) * machine_.launch_seconds : 0;
+  const double launches = of_tiles + before + update.tiles * copies;
+  const double queue = update.elsewhere ? launches * machine_.launch_seconds : 0;
   link_ += link, queue_ += queue;
+  const bool comes =
+      update.unit >= 0 && plan_.gradients == plan_.optimizer;  // its gradient, over the same link
+  add_late(update, std::max(link + (comes ? of_gradient / rate : 0), queue));
+}
+
+// `seconds`: until it can be updated, or of an update on the host until it has been.
+void StepTimes::add_late(const Update& update, double seconds) {
   if (!has_late_updates()) return;
   late_updates_.resize(std::max(late_updates_.size(), size_t(update.unit + 2)));
   LateUpdate& late = late_updates_[size_t(update.unit + 1)];
   late.tiles += update.elsewhere ? update.tiles : 0;
-  const bool comes =
-      update.unit >= 0 && plan_.gradients == plan_.optimizer;  // its gradient, over the same link
-  late.link += std::max(link + (comes ? of_gradient / rate : 0), queue);
+  late.link += seconds;
   late.update += of_parameters_.back();
 }
 
 void StepTimes::end_update(uint64_t states_on_nvme, const Memory& first) {
   update_seconds_ = time_.optimizer;
-  if (queue_ > 0) {
+  if (queue_ + on_host_ > 0) {
     const double shown = shown_by_states(first);
-    (plan_.optimizer == Place::kPeer ? time_.peer_link : time_.host_link) += shown;
+    (is_on_host()                      ? time_.optimizer
+     : plan_.optimizer == Place::kPeer ? time_.peer_link
+                                       : time_.host_link) += shown;
     update_seconds_ += shown;
   }
   add_streams(states_on_nvme);
 }
 
-// Beside the update; of late updates beside the forward too.
+// Beside the update; of late updates beside the forward too. An update on the host has no slots to wait for.
 double StepTimes::shown_by_states(const Memory& first) {
-  if (!has_late_updates()) return std::max(0.0, std::max(link_, queue_) - time_.optimizer);
+  if (!has_late_updates()) return std::max(0.0, std::max(link_, queue_) - time_.optimizer) + on_host_;
   const std::vector<double>& entered = first.entered();
   double before = 0;
   for (size_t i = 0; i < late_updates_.size() && i < entered.size(); ++i)
     late_updates_[i].forward = entered[i] - std::exchange(before, entered[i]);
-  return shown_by_late_updates(late_updates_, plan_.slots_of_update());
+  constexpr double kAny = 1e18;
+  return shown_by_late_updates(late_updates_, is_on_host() ? kAny : plan_.slots_of_update());
 }
 
 // A disk runs beside the link and what is computed, in the passes and in the update.

@@ -34,6 +34,7 @@ class StepTimes {
     UpdateKernels kernels{};
     int unit = -1;           // of the parameter (units_of)
     bool elsewhere = false;  // the states
+    bool on_host = false;    // the update
   };
   void add_update(const Update& update);
   // `first`: the micro-batch whose forward late updates are in.
@@ -47,7 +48,11 @@ class StepTimes {
  private:
   double overlap(const Memory& whole, const std::vector<double>& busy) const;
   double shown_by_states(const Memory& first);
-  bool has_late_updates() const { return plan_.slots_of_update() > kLeastUpdateSlots; }
+  void add_late(const Update& update, double seconds);
+  bool is_on_host() const { return updates_on_host(plan_, shape_); }
+  bool has_late_updates() const {
+    return plan_.slots_of_update() > kLeastUpdateSlots || (plan_.just_in_time && is_on_host());
+  }
   void add(const StepTime& part, double times, double share);
   void add_streams(uint64_t states_on_nvme);
   std::vector<double> updates() const;
@@ -59,6 +64,7 @@ class StepTimes {
   StepTime time_;
   // Of the update: a direction of the link to where states are; the host, which queues kernels and copies.
   double link_ = 0, queue_ = 0;
+  double on_host_ = 0;                      // of its processor, that updates
   double waits_ = 0;                        // for other stages
   double update_seconds_ = 0;               // without the disk and without layers' copies
   std::vector<double> of_parameters_{};     // on the device alone

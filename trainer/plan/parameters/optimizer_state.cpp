@@ -23,12 +23,6 @@ bool is_adam(const Numerics& numerics) {
   return numerics.optimizer == OptimizerKind::kAdamW || numerics.optimizer == OptimizerKind::kAdam;
 }
 
-// One kernel reads and writes each number once, and needs no room.
-bool updates_at_once(const Numerics& numerics) {
-  if (numerics.rounds_stochastically()) return rounds_at_once(numerics);
-  return is_adam(numerics) || numerics.optimizer == OptimizerKind::kAdamW8bit;
-}
-
 void add_moment(std::vector<StateTensor>* state, const std::string& name, const Sizes& sizes,
                 bool quantized) {
   if (!quantized) {
@@ -53,6 +47,12 @@ void add_second_moment_of_adafactor(std::vector<StateTensor>* state, const Sizes
 
 bool rounds_at_once(const Numerics& numerics) {
   return is_adam(numerics) && numerics.precision == Precision::kBf16;
+}
+
+// One kernel reads and writes each number once, and needs no room.
+bool updates_at_once(const Numerics& numerics) {
+  if (numerics.rounds_stochastically()) return rounds_at_once(numerics);
+  return is_adam(numerics) || numerics.optimizer == OptimizerKind::kAdamW8bit;
 }
 
 int64_t StateTensor::entries() const {

@@ -43,6 +43,8 @@ std::vector<StateTensor> kept_of(std::vector<StateTensor> states, int64_t elemen
 
 // Whether a kernel updates and rounds a whole parameter without a master, in 16 bits, where it can be had.
 bool rounds_at_once(const Numerics& numerics);
+// Whether one updates a whole parameter of any kind: with the bits that a processor gives it.
+bool updates_at_once(const Numerics& numerics);
 
 // Elements of a tile of such a parameter: as near to kTileElements as whole blocks or rows allow, or all of
 // them where the update needs no room.

@@ -65,13 +65,14 @@ void read_place(StrictTable& table, const char* key, Place* out) {
       "'" + std::string(key) + "' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"" + name + "\"");
 }
 
-void read_update(StrictTable& table, bool* just_in_time) {
-  std::string name = *just_in_time ? "just_in_time" : "at_commit";
-  table.text("update", &name);
-  *just_in_time = name == "just_in_time";
-  if (!*just_in_time && name != "at_commit")
-    table.fail(*table.node("update"),
-               "'update' must be \"at_commit\" or \"just_in_time\", not \"" + name + "\"");
+// One of two names: whether it is the second.
+void read_which(StrictTable& table, const char* key, const char* first, const char* second, bool* is_second) {
+  std::string name = *is_second ? second : first;
+  table.text(key, &name);
+  *is_second = name == second;
+  if (!*is_second && name != first)
+    table.fail(*table.node(key), "'" + std::string(key) + "' must be \"" + first + "\" or \"" + second +
+                                     "\", not \"" + name + "\"");
 }
 
 void read_offload_to(StrictTable& table, Place* out) {
@@ -219,9 +220,10 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoice
   read_offload_to(table, &plan->offload_to);
   read_peers(table, &plan->peers);
   table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
-  read_update(table, &plan->just_in_time);
+  read_which(table, "update", "at_commit", "just_in_time", &plan->just_in_time);
   table.integer("tiles", &plan->tiles, 1, 1 << 20);
   table.integer("update_slots", &plan->update_slots, kLeastUpdateSlots, 1 << 20);
+  read_which(table, "update_on", "device", "host", &plan->update_on_host);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
