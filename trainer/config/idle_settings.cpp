@@ -56,7 +56,9 @@ class Idle {
           "'plan.parameters', 'plan.gradients' and 'plan.optimizer' must be \"host\", and 'plan.tiles' 1");
     if (plan.update_slots > plan.slots_of_update())
       say("plan.update_slots",
-          "'plan.update' must be \"just_in_time\" and 'plan.optimizer' \"host\" or \"peer\"");
+          plan.updates_on_host()
+              ? "with 'plan.update_on' = \"host\" no layer's states come to the device"
+              : "'plan.update' must be \"just_in_time\" and 'plan.optimizer' \"host\" or \"peer\"");
   }
 
   const Config& config_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <span>
 
 #include "trainer/optimizer/device_key.h"
@@ -21,6 +22,10 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place pla
       rounding_(train.seed),
       norms_(parameters.size()) {
   prepare_scratch();
+  parameters.update_at_home([this](size_t first, size_t count) {
+    const auto is_on_host = [this](size_t i) { return states_.of(i).place == Place::kHost; };
+    return on_host_ && std::ranges::all_of(std::views::iota(first, first + count), is_on_host);
+  });
   parameters.replace_in_updates(has_masters() && share_.updated.empty());
   if (share_.over_ranks) return;  // several ranks measure after their exchange
   parameters.on_leaving([this](size_t first, size_t count) {
@@ -299,8 +304,6 @@ void Optimizer::set_updates_on_host(bool on_host) {
   finish_update();
   tiles_.settle();
   on_host_ = on_host;
-  parameters_.update_at_home(on_host);
-  tiles_.prepare(schedule(), slots_);
 }
 
 void Optimizer::relocate(size_t first, size_t count, at::Device device) {

@@ -5,11 +5,12 @@
 // needs) as scratch. Where layers are updated later, what was prepared stays until they are: everything here
 // that reads or moves parameters or states has that update finished first. Parameters come to their device
 // one layer after the other (Parameters::walk), and the states that are elsewhere pass through it in tiles
-// beside them (tiles/tile_stream.h). Every place of the states gives the
-// same bits: what tiles have of each other is the same in each, or their numbers are independent. In mixed
-// precision the master weights are a state like the moments: they are updated in 32 bits, and rounded into
-// the weights that the model computes with. Weights without a master are rounded stochastically, from random
-// bits of (seed, update, parameter, position); of a matrix in 8 bits a tile is whole rows.
+// beside them (tiles/tile_stream.h); or the host's processor updates what the host has. Every place of the
+// states gives the same bits: what tiles have of each other is the same in each, or their numbers are
+// independent. In mixed precision the master weights are a state like the moments: they are updated in 32
+// bits, and rounded into the weights that the model computes with. Weights without a master are rounded
+// stochastically, from random bits of (seed, update, parameter, position); of a matrix in 8 bits a tile is
+// whole rows.
 //
 // The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
 // overflow, unscale, clip by the global norm, update.
@@ -66,7 +67,8 @@ class Optimizer {
   void move_to(Place place, const Homes& homes = {});
   // Of each device, for states that are elsewhere (Plan::update_slots).
   void set_update_slots(uint32_t slots);
-  // The host's processor updates what the host has all of. REQUIRES: `updates_at_once` of the numerics.
+  // The host's processor updates what the host has all of, from the next `prepare` on. REQUIRES:
+  // `updates_at_once` of the numerics.
   void set_updates_on_host(bool on_host);
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);

@@ -20,7 +20,7 @@ std::vector<at::Tensor> Optimizer::parts(const TileKey& key) {
   return all;
 }
 
-// Value and gradient are on the device while the parameter is walked to.
+// Value and gradient are there, on the device or at home, while the parameter is walked to.
 Optimizer::Here Optimizer::here(const TileKey& key, const std::vector<at::Tensor>& states) const {
   const auto [index, begin, length] = key;
   Here here{.value = {}, .rows = {}, .gradient = {}, .states = states};

@@ -16,7 +16,8 @@
 namespace spillway::trainer {
 namespace {
 
-// The choices of one axis beside the others' of `from`: the fastest first, and each needing no more memory.
+// The choices of one axis beside the others' of `from`: the fastest first, and each needing no more memory,
+// as far as both are known before the estimate.
 struct PlanAxis {
   std::vector<Plan> (*choices)(const Plan& from, const Shape& shape, const Machine& machine);
   Guarantee guarantee = Guarantee::kBitExact;  // of what differs from the first choice

@@ -2,10 +2,11 @@
 //
 // `begin` has the device wait for the layer's bytes, and starts the copies of the layers that come next in
 // the order of uses into slots that nobody uses. `end` starts the copy back of what was written. The host
-// waits for nothing: one copy, or the computation, is queued behind another by marks. What was written and is
-// not at home yet stays in its slot until it is, whatever fails meanwhile. Layers on a disk are expected in a
-// file before they come to a slot; the host waits for one that is not there when its use begins. Layers that
-// ranks share come and go in an order that follows from the uses alone: it is the same on all ranks.
+// waits for nothing, unless it is to use the bytes itself: one copy, or the computation, is queued behind
+// another by marks. What was written and is not at home yet stays in its slot until it is, whatever fails
+// meanwhile. Layers on a disk are expected in a file before they come to a slot; the host waits for one that
+// is not there when its use begins. Layers that ranks share come and go in an order that follows from the
+// uses alone: it is the same on all ranks.
 //
 // Thread-safety: one thread at a time, such as one that runs the forward and then autograd's of the device;
 // layers in use at the same time are at most the slots. Ownership: owns slots and blocks. Errors: LibTorch's
@@ -60,7 +61,8 @@ class LayerCache {
   // The layer's bytes go to another home. On an exception they are where they were.
   void move_to(uint32_t layer, std::shared_ptr<LayerHome> home);
   void set_zero(uint32_t layer);  // what it was is lost
-  // All of its numbers are written in its next use, which writes: until then nothing brings those at home.
+  // Nothing brings its bytes from home before its next use, which writes all of its numbers, or before they
+  // are taken there (`take_home`).
   void set_stale(uint32_t layer) { entries_.at(layer).stale = true; }
   // For the host to read and write: its bytes at home, which no copy reads or writes. It is in no slot then.
   // REQUIRES: nobody uses it, and its home is memory of the host.

@@ -72,7 +72,8 @@ void Parameters::update(uint32_t unit) {
 }
 
 bool Parameters::updates_at_home(uint32_t unit) const {
-  if (!at_home_ || ranges_.at(unit).tiles > 1) return false;
+  const Range& range = ranges_.at(unit);
+  if (range.tiles > 1 || !at_home_ || !at_home_(range.first, range.count)) return false;
   const auto is_on_host = [unit](const StreamedLayers& streamed) {
     return streamed.has(unit) && streamed.cache_of(unit).block(unit).home().place() == Place::kHost;
   };

@@ -132,9 +132,10 @@ class Parameters {
   void reserve();
   // The coming passes use the units in this order. May allocate slots.
   void follow(const std::vector<UnitUse>& uses);
-  // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
-  // the gradients is lost where they live on the host, unless it is to change them; values are kept if it is
-  // an update. Units, of parameters [first, first + count), that are not wanted stay where they are.
+  // Calls `visit` for each parameter in order, with its gradient or with both on its device, or where they
+  // are updated at home there. What it makes of the gradients is lost where they live on the host, unless it
+  // is to change them; values are kept if it is an update. Units, of parameters [first, first + count), that
+  // are not wanted stay where they are.
   enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit,
             const std::function<bool(size_t first, size_t count)>& wanted = nullptr);
@@ -155,9 +156,11 @@ class Parameters {
   // An update writes all values and reads none: those of units that are elsewhere need not come for it.
   void replace_in_updates(bool replaces) { replaces_ = replaces; }
 
-  // Updates find units whose weights and accumulators are both on the host there: `run` gives the host's
-  // memory, and nothing comes to a device. REQUIRES: no unit waits for its update.
-  void update_at_home(bool at_home) { at_home_ = at_home; }
+  // Units of which this is true, of parameters [first, first + count), and whose weights and accumulators are
+  // both on the host, are updated there: `run` gives the host's memory, and nothing comes to a device.
+  // REQUIRES: what it says changes only while no unit waits for its update.
+  using AtHome = std::function<bool(size_t first, size_t count)>;
+  void update_at_home(AtHome at_home) { at_home_ = std::move(at_home); }
   bool is_updated_at_home(size_t index) const {
     return unit_of(index) >= 0 && updates_at_home(uint32_t(unit_of(index)));
   }
@@ -327,7 +330,8 @@ class Parameters {
   std::function<void(size_t, uint32_t)> accumulated_call_;
   std::function<void(size_t, size_t)> leaving_call_;
   uint32_t micro_batch_ = 0;
-  bool is_last_ = false, replaces_ = false, at_home_ = false;
+  bool is_last_ = false, replaces_ = false;
+  AtHome at_home_;
   std::optional<OpenHome> open_home_;
 };
 

@@ -124,8 +124,8 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                 config.model.width),
       pipeline_(schedule_of(mesh_, devices_, config.model.dropout > 0, messages_)) {
   reserve_messages(plan);
-  optimizer_.set_update_slots(update_slots(plan));
   optimizer_.set_updates_on_host(updates_on_host(plan));
+  optimizer_.set_update_slots(update_slots(plan));
   if (!replicas_->is_alone() && zero_ < 2)
     parameters_.on_accumulated([this](size_t index, uint32_t micro) { gradient_sums_.added(index, micro); });
   RandomState::seed(devices_, config.train.seed);

@@ -246,7 +246,7 @@ void TrainingStep::commit() {
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     const Homes homes(to, devices_);
-    optimizer_.set_updates_on_host(false);  // while things move
+    optimizer_.set_updates_on_host(updates_on_host(to));
     optimizer_.set_update_slots(std::min(update_slots(from), update_slots(to)));
     // Matrices are whole before they go where they cannot be in tiles, and are cut where they can be.
     const uint32_t tiles = tiles_of(to, config_.train.numerics);
@@ -270,7 +270,6 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
     const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
     if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);
     optimizer_.set_update_slots(update_slots(to));
-    optimizer_.set_updates_on_host(updates_on_host(to));
   });
 }
 

@@ -125,6 +125,11 @@ TEST(LateUpdates, TheHostsOwnTakeItsTimeBesideTheForwardAndNoneOfTheLink) {
   EXPECT_LT(of_host.time.seconds(), of_device.time.seconds());
   const double outer = 8.0 * double(parameter_count(kWide.model) - layers) / machine.host_bytes_per_second;
   EXPECT_LT(of_commit.time.host_link, outer) << "of what belongs to no layer alone";
+  Shape ranks = kWide;
+  ranks.ranks = 4;
+  EXPECT_NEAR(estimate(ranks, at_commit, machine).time.optimizer - of_commit.time.optimizer, 3 * seconds,
+              1e-3 * seconds)
+      << "of one host";
   machine.host_memory_bytes_per_second = 1e9;
   EXPECT_GT(estimate(kWide, host, machine).time.seconds(), of_device.time.seconds());
 }

@@ -466,6 +466,22 @@ TEST_F(TightStart, LayersThatDoNotFitBeginOnTheHost) {
   expect_at(Place::kHost, &Plan::gradients, 10 * kMiB);
 }
 
+// 13 MiB for parameters and gradients, and 2 MiB a slot.
+TEST_F(TightStart, BeginsWithFewerSlotsBeforeMoreIsElsewhere) {
+  config_.model = small_gpt2(2, 256, 4, 16);
+  config_.plan.optimizer = Place::kHost;
+  config_.plan.just_in_time = true;
+  config_.plan.update_slots = 20;
+  const Results roomy = train_to("roomy", 0);
+  EXPECT_EQ(roomy.plan, normalised(config_.plan));
+  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+  const Results tight = train_to("tight", 24 * kMiB);
+  EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
+  EXPECT_EQ(tight.plan.update_slots, kLeastUpdateSlots);
+  EXPECT_EQ(tight.plan.gradients, Place::kDevice);
+  EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
+}
+
 TEST_F(TightStart, WhereTheHostHasNoRoomEitherTheyBeginOnADisk) {
   config_.model = small_gpt2(2, 256, 4, 16);
   config_.run.nvme_least_bytes = 1;

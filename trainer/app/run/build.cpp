@@ -100,7 +100,8 @@ bool Run::goes_to(Place to, Plan* plan, Place Plan::* place, const NoRoom& failu
   return to == Place::kHost || goes_to_peers(plan, place);
 }
 
-// Before there is a step to undo, the only moves that help are to begin with more elsewhere: the same bits.
+// Before there is a step to undo, the only moves that help are to begin with fewer slots, and with more
+// elsewhere: the same bits.
 void Run::build_where_there_is_room(Plan* plan) {
   struct Part {
     Place Plan::* place;
@@ -116,6 +117,12 @@ void Run::build_where_there_is_room(Plan* plan) {
     failure = build_program(*plan);
     log_.say(LogLevel::kWarning, "no room for " + std::string(part.name) + start_text(to));
   };
+  if (failure && !failure->of_host && plan->slots_of_update() > kLeastUpdateSlots) {
+    plan->update_slots = kLeastUpdateSlots;
+    failure = build_program(*plan);
+    log_.say(LogLevel::kWarning, "no room for the slots of 'plan.update_slots': it starts with " +
+                                     std::to_string(kLeastUpdateSlots));
+  }
   const size_t parts = mesh_.has_stages() ? 1 : std::size(kParts);  // a stage has its layers on its device
   for (size_t part = 0; part < parts; ++part)
     for (const Place to : {Place::kPeer, Place::kHost, Place::kNvme}) move(kParts[part], to);

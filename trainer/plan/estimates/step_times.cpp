@@ -68,7 +68,9 @@ void StepTimes::add_update(const Update& update) {
       longer(of_gradient, 0) + longer(of_gradient, before) + (update.on_host ? 0 : longer(moved, of_tiles));
   time_.optimizer += of_parameters_.back();
   if (update.on_host) {
-    const double seconds = moved / machine_.host_memory_bytes_per_second;
+    const RankLinks& links = machine_.rank_links;
+    const uint32_t here = std::max(1u, shape_.ranks / std::max(1u, links.machines(shape_.ranks)));
+    const double seconds = moved * here / machine_.host_memory_bytes_per_second;  // which all of them share
     on_host_ += seconds;
     return add_late(update, seconds);
   }
