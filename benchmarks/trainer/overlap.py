@@ -3,7 +3,7 @@
 Trains on a simulated card whose driver calls, copies and operators take time (profiles `typical` and
 `timed-kernels`), without values. What a micro-batch takes is the difference of steps with many and with few of
 them, so that the update is left out. A line for each place of the layers and each size of a micro-batch: what the
-computation takes alone, what the copies take at the link's speed in the direction that takes longer, what both
+computation takes alone, what its copies take at the link's speed in the direction that takes longer, what both
 take, and the share of the shorter of the two that is hidden.
 """
 import argparse
@@ -21,7 +21,6 @@ SIZES = [f"model.layers={LAYERS}", f"model.width={WIDTH}", "model.heads=8", f"mo
          f"train.steps={STEPS}", "evaluation.windows=1", "plan.evaluation_batch=1"]
 PLACES = {"on the card": [], "weights": ['plan.parameters="host"'], "gradients": ['plan.gradients="host"'],
           "both": ['plan.parameters="host"', 'plan.gradients="host"']}
-BYTES = 12 * WIDTH * WIDTH * 4  # of a layer's matrices, which are nearly all
 LINK = 25e9  # of the simulated card, each way
 
 
@@ -41,18 +40,16 @@ def simulated(build, corpus, settings):
         return json.loads(report.read_text())["counters"]
 
 
-def micro_batch_seconds(build, corpus, rows, place):
+def micro_batch(build, corpus, rows, place):
+    """Seconds of one, and of its copies alone."""
     def run(count):
         batch = [f"plan.micro_batch={rows}", f"train.batch={rows * count}"]
-        return simulated(build, corpus, batch + PLACES[place])["virtual_ns"] / 1e9
-    return (run(MANY) - run(FEW)) / STEPS / (MANY - FEW)
+        return simulated(build, corpus, batch + PLACES[place])
+    few, many = run(FEW), run(MANY)
 
-
-def copied_seconds(place):
-    """Weights come for the forward and the backward, but for two layers at each turn; gradients go and come."""
-    weights = 2 * LAYERS - 4 if place != "gradients" else 0
-    coming, going = (LAYERS - 3, LAYERS) if place != "weights" else (0, 0)
-    return max(weights + coming, going) * BYTES / LINK
+    def of_one(counter):
+        return (many[counter] - few[counter]) / STEPS / (MANY - FEW)
+    return of_one("virtual_ns") / 1e9, max(of_one("to_device_bytes"), of_one("to_host_bytes")) / LINK
 
 
 def arguments(description):
@@ -67,9 +64,9 @@ def arguments(description):
 def main():
     build, corpus, all_rows = arguments(__doc__)
     for rows in all_rows:
-        alone = micro_batch_seconds(build, corpus, rows, "on the card")
+        alone, _ = micro_batch(build, corpus, rows, "on the card")
         for place in list(PLACES)[1:]:
-            copies, taken = copied_seconds(place), micro_batch_seconds(build, corpus, rows, place)
+            taken, copies = micro_batch(build, corpus, rows, place)
             hidden = (alone + copies - taken) / min(alone, copies)
             print(f"{rows:4} sequences, {place:10} computation {1e3 * alone:7.3f} ms, copies {1e3 * copies:7.3f} ms, "
                   f"together {1e3 * taken:7.3f} ms: {100 * hidden:5.1f} % hidden", flush=True)

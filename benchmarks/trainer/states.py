@@ -3,9 +3,9 @@
 Trains a GPT-2 of 1.0 billion parameters in bf16-mixed, every block recomputed, in null mode on the simulated card of
 offload.py. Prints a table in Markdown: by rows of 1024 tokens a step, the most bytes that were alive, of those without
 offload, the virtual milliseconds of a step, of those without, what the estimate says (bench_ranks step), and what is
-copied a step, both ways. "Ahead": with as many slots as a layer has tiles. "By the host": its processor updates the
-layers, in time that the virtual clock does not count. With --within the exit code is 1 where the estimate is further
-off: a test runs a smaller model so (tests/trainer).
+copied a step, both ways. "Ahead": with slots for an MLP's tiles and a quarter more. "By the host": its processor
+updates the layers, in time that the virtual clock does not count. With --within the exit code is 1 where the estimate
+is further off: a test runs a smaller model so (tests/trainer).
 """
 import argparse
 import json
@@ -24,8 +24,8 @@ TILE = 2**18  # numbers, of an update
 
 def places(width):
     """Name, settings."""
-    matrices = 4 * [width * width] + 2 * [4 * width * width]
-    ahead = f"plan.update_slots={sum(-(-numbers // TILE) for numbers in matrices) + 8}"  # and one of each vector
+    tiles = 2 * -(-4 * width * width // TILE) + 4  # of an MLP's matrices and vectors
+    ahead = f"plan.update_slots={tiles * 5 // 4}"
     return {
         "nothing": [],
         "states": [STATES],

@@ -97,7 +97,7 @@ def look_at_place(name):
     def run(setting):
         shape = shape_of(setting.machine)
         fourth = [*range(0, shape["layers"] - 1, 4)]
-        slots = 12 * shape["width"]**2 // 2**18 + 8  # a layer's tiles
+        slots = 10 * shape["width"]**2 // 2**18 + 5  # tiles of an MLP, and a quarter more
         bar, plain, on_card = bar_of(most_bytes, most_time), setting.data(PLAIN.identity), not setting.machine.simulated
         require(plain and "weights" in plain, "there is no plain run to compare with")
         try:
@@ -153,10 +153,10 @@ def micro_batch_seconds(setting, shape, settings):
 
 
 def copied_bytes(shape):
-    """To the card, and to the host: weights for the forward and the backward but for two layers at each turn; gradients
-    go and come."""
+    """To the card, and to the host: weights for the forward and the backward but for three parts of layers at each
+    turn; gradients go and come."""
     layer, (weight, gradient) = 12 * shape["width"] ** 2, NUMBER_BYTES
-    return (layer * (weight * (2 * shape["layers"] - 4) + gradient * (shape["layers"] - 3)),
+    return (layer * (weight * (2 * shape["layers"] - 3) + gradient * shape["layers"]),
             layer * gradient * shape["layers"])
 
 

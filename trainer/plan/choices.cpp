@@ -32,13 +32,15 @@ bool chunk_head(Plan* plan, const Architecture& model) {
 bool prefetch_states(Plan* plan, const Shape& shape) {
   const bool from_memory = plan->optimizer == Place::kHost || plan->optimizer == Place::kPeer;
   if (!from_memory || !shape.stage.is_alone() || (shape.ranks > 1 && shape.zero > 0)) return false;
-  std::map<int, uint64_t> tiles;  // by layer
-  for (const Parameter& parameter : parameter_table(shape.model))
-    if (parameter.layer >= 0)
-      tiles[parameter.layer] +=
-          update_needs(shape.numerics, {parameter.sizes, {{0, int64_t(parameter.elements())}}}, true).tiles;
+  const std::vector<Parameter> table = parameter_table(shape.model);
+  const std::vector<int> units = units_of(table);
+  std::map<int, uint64_t> tiles;  // by unit
+  for (size_t i = 0; i < table.size(); ++i)
+    if (units[i] >= 0)
+      tiles[units[i]] +=
+          update_needs(shape.numerics, {table[i].sizes, {{0, int64_t(table[i].elements())}}}, true).tiles;
   uint64_t most = kLeastUpdateSlots;
-  for (const auto& [layer, count] : tiles) most = std::max(most, count);
+  for (const auto& [unit, count] : tiles) most = std::max(most, count * 5 / 4);
   plan->just_in_time = true;
   plan->update_slots = static_cast<uint32_t>(most);
   return true;

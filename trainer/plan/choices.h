@@ -20,8 +20,9 @@ bool recompute_in_segments(Plan* plan, const Shape& shape);
 // "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024).
 bool chunk_head(Plan* plan, const Architecture& model);
 
-// As many slots as the layer with the most tiles of states has, so that these come beside the forward of the
-// layer before; with the update that it takes. Of a plan whose states are on the host or a peer.
+// As many slots as let states come beside the forward of the part before, with the update that it takes: all
+// tiles of the largest part, and a quarter more, which come while these are updated. Of a plan whose states
+// are on the host or a peer.
 bool prefetch_states(Plan* plan, const Shape& shape);
 
 // The host's processor updates what the host has all of, right before its next forward. Of a plan with all of

@@ -14,9 +14,12 @@
 
 namespace spillway::trainer {
 
-// Of weights two: one unit computes and the next one comes. Of gradients a third, so that one goes to the
-// host while another one comes from there.
-inline constexpr uint32_t kWeightSlots = 2, kGradientSlots = 3;
+// Of weights three: one unit computes and two come, because an MLP's weights take the link longer than the
+// attention before it computes. Of gradients three, so that one goes to the host while another one comes from
+// there.
+inline constexpr uint32_t kWeightSlots = 3, kGradientSlots = 3;
+// Of tiles of weights, and of weights that come from all ranks: one computes and the next one comes.
+inline constexpr uint32_t kTileSlots = 2, kGatheredSlots = 2;
 // Of gradients that ranks add up two: one unit computes, and those of another one go to the ranks' shares.
 inline constexpr uint32_t kSumSlots = 2;
 // Buffers of the host for layers on a disk, of each kind and device: into two come the next layers from the

@@ -82,7 +82,7 @@ void LayerStreams::add_slots(uint32_t devices) {
     const Roles &unit = largest[device], &tile = tiles[device];
     if (streamed_[device].weights)
       slots_[device].weights =
-          std::min(kWeightSlots, count[device]) * unit.weights + kWeightSlots * tile.weights;
+          std::min(kWeightSlots, count[device]) * unit.weights + kTileSlots * tile.weights;
     if (streamed_[device].gradients)
       slots_[device].gradients =
           std::min(kGradientSlots, count[device]) * unit.gradients + kGradientSlots * tile.gradients;

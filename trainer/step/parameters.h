@@ -310,7 +310,7 @@ class Parameters {
       streamed_gradients_{kGradientSlots, "gradients"};
   const Shares shares_;
   std::vector<at::Tensor> value_shares_, gradient_shares_;  // rows; not defined where there is none
-  StreamedLayers gathered_values_{kWeightSlots, "parameters"}, summed_gradients_{kSumSlots, "gradients"};
+  StreamedLayers gathered_values_{kGatheredSlots, "parameters"}, summed_gradients_{kSumSlots, "gradients"};
   std::vector<UnitUse> uses_to_come_;  // of the pass that is under way
   size_t uses_done_ = 0;
   std::map<int, uint32_t> summed_;  // micro-batches of this step, by unit; -1: what belongs to none

@@ -152,8 +152,8 @@ uint64_t StepTimes::add_exchange(const RankExchange& exchange, const Memory& fir
   // Unlike copies from a home, none come at the end of a pass for the next one.
   if (shape_.zero > 2)
     passes.gathers =
-        kWeightSlots +
-        uint32_t(copied_layers(units_in(training_uses(shape_.model, plan_), false), kWeightSlots).size());
+        kGatheredSlots +
+        uint32_t(copied_layers(units_in(training_uses(shape_.model, plan_), false), kGatheredSlots).size());
   const ExchangeTime time = exchange.of(passes);
   time_.ranks = waits_ + time.shown, time_.ranks_hidden = time.hidden;
   return uint64_t(time.sent_bytes);

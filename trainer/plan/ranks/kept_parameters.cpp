@@ -50,7 +50,7 @@ void KeptParameters::add_slots(const std::vector<Parameter>& table) {
     largest = {std::max(largest.weights, unit.weights), std::max(largest.gradients, unit.gradients)};
   const auto count = static_cast<uint32_t>(units.size());
   slots_.gradients = std::min(kSumSlots, count) * largest.gradients;
-  if (zero_ >= 3) slots_.weights = std::min(kWeightSlots, count) * largest.weights;
+  if (zero_ >= 3) slots_.weights = std::min(kGatheredSlots, count) * largest.weights;
 }
 
 }  // namespace spillway::trainer

@@ -8,11 +8,18 @@
 #include <optional>
 
 #include "base/service_thread.h"
+#include "trainer/ranks/network/reach.h"
 
 namespace spillway::trainer {
 namespace {
 
-constexpr std::chrono::milliseconds kLongestAnswerOfStore{5'000}, kLongestTry{10'000};
+constexpr std::chrono::milliseconds kLongestAnswerOfStore{5'000}, kLongestTry{10'000}, kLongestConnect{1'000};
+
+RanksError not_reached(const Launch& launch, const std::string& why) {
+  return RanksError("the ranks do not meet: rank " + std::to_string(launch.rank) + " does not reach " +
+                    place_of(launch) +
+                    " (MASTER_ADDR and MASTER_PORT; is rank 0 there, and is the port free?): " + why);
+}
 
 }  // namespace
 
@@ -32,9 +39,7 @@ StorePointer connect_to_store(const Launch& launch, bool keeps_store, std::chron
     return c10::make_intrusive<c10d::PrefixStore>("/spillway/attempt_" + std::to_string(launch.restart),
                                                   std::move(store));
   } catch (const std::exception& error) {
-    throw RanksError(
-        "the ranks do not meet: rank " + std::to_string(launch.rank) + " does not reach " + place_of(launch) +
-        " (MASTER_ADDR and MASTER_PORT; is rank 0 there, and is the port free?): " + error.what());
+    throw not_reached(launch, error.what());
   }
 }
 
@@ -56,6 +61,9 @@ StorePointer connect_within(const Launch& launch, std::chrono::milliseconds time
     const auto longest = left > kLongestTry ? kLongestTry : left + kLongestAnswerOfStore;
     if (connected.wait_for(longest) == std::future_status::ready) return connected.get();
   }
+  // c10d is late with its answer on a busy machine.
+  if (!accepts_connections(launch.address, launch.port, kLongestConnect))
+    throw not_reached(launch, "nobody accepts connections");
   throw RanksError("the ranks do not meet: what is at " + place_of(launch) +
                    " accepts connections and does not answer rank " + std::to_string(launch.rank) +
                    " (MASTER_ADDR and MASTER_PORT; is the port another program's?)");

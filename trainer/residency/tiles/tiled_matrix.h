@@ -20,7 +20,7 @@ namespace spillway::trainer {
 
 // Of all matrices of a training.
 struct TileCaches {
-  StreamedLayers values{kWeightSlots, "parameters"}, gradients{kGradientSlots, "gradients"};
+  StreamedLayers values{kTileSlots, "parameters"}, gradients{kGradientSlots, "gradients"};
   uint32_t next_key = 0;
   uint32_t micro_batch = 0;  // that backward passes are of
 
