@@ -1,5 +1,6 @@
 #include "trainer/config/plan_fault.h"
 
+#include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/tiles.h"
 
 namespace spillway::trainer {

@@ -67,7 +67,7 @@ void Parameters::update(uint32_t unit) {
     throw;
   }
   tile_caches_.values.for_each(&LayerCache::turn);  // other tiles of the same bytes are used next
-  at_home ? close_home() : streamed_gradients_.end(unit, LayerCache::After::kWorthless);
+  at_home ? close_home(unit) : streamed_gradients_.end(unit, LayerCache::After::kWorthless);
   clear(unit);
 }
 
@@ -87,18 +87,19 @@ void Parameters::open_home(uint32_t unit) {
 }
 
 // The gradients were scratch.
-void Parameters::close_home() {
-  streamed_gradients_.cache_of(open_home_->unit).set_zero(open_home_->unit);
+void Parameters::close_home(uint32_t unit) {
+  streamed_gradients_.cache_of(unit).set_zero(unit);
   open_home_.reset();
 }
 
-TiledMatrix::Run Parameters::run_at_home(size_t index, int64_t begin, int64_t length) const {
-  const auto& [unit, values, gradients] = *open_home_;
-  const auto part = [&](const StreamedLayers& streamed, const at::Tensor& all) {
-    const at::Tensor whole = streamed.cache_of(unit).block(unit).view(all, index - ranges_.at(unit).first);
-    return whole.view({-1}).narrow(0, begin, length);
+TiledMatrix::Run Parameters::run_at_home(const OpenHome& home, size_t index, int64_t begin,
+                                         int64_t length) const {
+  const size_t which = index - ranges_.at(home.unit).first;
+  const auto part = [&](const LayerCache& cache, const at::Tensor& all) {
+    return cache.block(home.unit).view(all, which).view({-1}).narrow(0, begin, length);
   };
-  return {.value = part(streamed_values_, values), .gradient = part(streamed_gradients_, gradients)};
+  return {.value = part(streamed_values_.cache_of(home.unit), home.values),
+          .gradient = part(streamed_gradients_.cache_of(home.unit), home.gradients)};
 }
 
 }  // namespace spillway::trainer

@@ -303,7 +303,7 @@ void Parameters::leave(Walk kind, size_t index) {
   if (unit < 0) return;
   const Range& range = ranges_.at(uint32_t(unit));
   if (range.first + range.count != index + 1) return;
-  if (open_home_) return close_home();
+  if (open_home_) return close_home(uint32_t(unit));
   streamed_gradients_.end(uint32_t(unit), kind == Walk::kUpdate ? After::kWorthless : After::kKept);
   if (needs_values(kind)) streamed_values_.end(uint32_t(unit), After::kKept);
 }

@@ -179,7 +179,7 @@ void Parameters::walk_tiles(Walk kind) {
 
 TiledMatrix::Run Parameters::run(size_t index, int64_t begin, int64_t length) {
   using Access = TiledMatrix::Access;
-  if (open_home_) return run_at_home(index, begin, length);
+  if (open_home_) return run_at_home(*open_home_, index, begin, length);
   TiledMatrix* const matrix = tiled_[index].get();
   if (open_ != matrix) close_run(), open_ = matrix;  // what is whole writes nothing: devices measure at once
   if (matrix != nullptr)

@@ -297,8 +297,8 @@ class Parameters {
   void update(uint32_t unit);
   bool updates_at_home(uint32_t unit) const;
   void open_home(uint32_t unit);
-  void close_home();
-  TiledMatrix::Run run_at_home(size_t index, int64_t begin, int64_t length) const;
+  void close_home(uint32_t unit);
+  TiledMatrix::Run run_at_home(const OpenHome& home, size_t index, int64_t begin, int64_t length) const;
 
   std::vector<std::string> names_;
   std::vector<at::Device> devices_;

@@ -17,6 +17,7 @@ bool is_staged(const at::Tensor& part, at::Device device) {
 TileStream::~TileStream() {
   try {
     settle();
+    // NOLINTNEXTLINE(bugprone-empty-catch)
   } catch (const c10::Error&) {  // the device is gone, and with it its copies
   }
 }

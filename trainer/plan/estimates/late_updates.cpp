@@ -13,9 +13,9 @@ struct Run {
 };
 
 // Fine enough for slots to become free in them, and for an update beside the next copies.
-double runs_of(const LateUpdate& one, double slots) {
+int runs_of(const LateUpdate& one, double slots) {
   constexpr double kLeast = 8, kMost = 64;
-  return std::clamp(std::ceil(4 * one.tiles / slots), kLeast, kMost);
+  return int(std::clamp(std::ceil(4 * one.tiles / slots), kLeast, kMost));
 }
 
 }  // namespace
@@ -26,8 +26,8 @@ double shown_by_late_updates(const std::vector<LateUpdate>& updates, double slot
   double tiles = 0, arrived = 0, done = 0;  // the copies so far, the device
   double computed = 0;
   for (const LateUpdate& one : updates) {
-    const double count = runs_of(one, slots);
-    for (double i = 0; i < count; ++i) {
+    const int count = runs_of(one, slots);
+    for (int i = 0; i < count; ++i) {
       tiles += one.tiles / count;
       while (freed < runs.size() && runs[freed].end <= tiles - slots) ++freed;
       const double has_slots = freed > 0 ? runs[freed - 1].updated : 0;

@@ -86,8 +86,9 @@ void StepTimes::add_update(const Update& update) {
 // `seconds`: until it can be updated, or of an update on the host until it has been.
 void StepTimes::add_late(const Update& update, double seconds) {
   if (!has_late_updates()) return;
-  late_updates_.resize(std::max(late_updates_.size(), size_t(update.unit + 2)));
-  LateUpdate& late = late_updates_[size_t(update.unit + 1)];
+  const auto at = static_cast<size_t>(int64_t{update.unit} + 1);
+  late_updates_.resize(std::max(late_updates_.size(), at + 1));
+  LateUpdate& late = late_updates_[at];
   late.tiles += update.elsewhere ? update.tiles : 0;
   late.link += seconds;
   late.update += of_parameters_.back();
