@@ -45,8 +45,8 @@ std::string fault_of_plan(const Plan& plan, const Numerics& numerics, const Shar
   if (fault.empty() && plan.update_on_host && !updates_at_once(numerics))
     fault =
         "'" + section +
-        ".update_on' = \"host\" is for train.optimizer = \"adamw\" or \"adam\", but for train.precision = "
-        "\"int8\", and for \"adamw8bit\" where an update is not rounded by chance; write " +
+        ".update_on' = \"host\" goes with train.optimizer = \"adamw\", \"adam\" or \"adamw8bit\", not with "
+        "train.precision = \"int8\", and \"adamw8bit\" not with \"bf16\"; write " +
         section + ".update_on = \"device\"";
   return fault;
 }

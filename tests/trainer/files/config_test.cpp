@@ -242,11 +242,36 @@ TEST(Config, SettingsWithoutEffectAreNamedIfTheyWereGiven) {
       {{"plan.recompute_segment=2"},
        "'plan.recompute_segment' has no effect: no layer is in 'plan.recompute'"},
       {{"plan.tiles=2"}, "'plan.tiles' has no effect"},
+      {{"plan.update_on=host"}, "'plan.update_on' has no effect: 'plan.parameters', 'plan.gradients' and"},
+      {{"plan.update_slots=9", "plan.optimizer=host"},
+       "'plan.update_slots' has no effect: 'plan.update' must be \"just_in_time\""},
+      {{"plan.update_slots=9", "plan.update=just_in_time", "plan.update_on=host", "plan.optimizer=host",
+        "plan.parameters=host", "plan.gradients=host"},
+       "'plan.update_slots' has no effect: with 'plan.update_on' = \"host\" no layer's states"},
       {{"run.devices=2", "run.device=cpu"}, "'run.devices' has no effect: 'run.device' is \"cpu\""}};
   for (const auto& [overrides, says] : cases)
     EXPECT_THAT(remarks(overrides), testing::ElementsAre(HasSubstr(says)));
   EXPECT_THAT(remarks({"train.momentum=0.5", "train.optimizer=sgd", "plan.micro_batch=\"auto\""}),
               testing::IsEmpty());
+}
+
+TEST(Config, TheHostUpdatesOnlyWhatHasTheBitsOfACard) {
+  const auto refused = [](const std::string& optimizer, const std::string& precision) {
+    std::string error;
+    parse_config(kLeast,
+                 {"plan.update_on=host", "train.optimizer=" + optimizer, "train.precision=" + precision},
+                 &error);
+    EXPECT_TRUE(error.empty() || error.ends_with("write plan.update_on = \"device\"")) << error;
+    return !error.empty();
+  };
+  for (const char* optimizer : {"adamw", "adam", "adamw8bit"}) {
+    EXPECT_FALSE(refused(optimizer, "bf16-mixed")) << optimizer;
+    EXPECT_TRUE(refused(optimizer, "int8")) << optimizer;
+  }
+  EXPECT_FALSE(refused("adamw", "bf16"));
+  EXPECT_TRUE(refused("adamw8bit", "bf16"));
+  EXPECT_TRUE(refused("sgd", "fp32"));
+  EXPECT_TRUE(refused("adafactor", "fp32"));
 }
 
 TEST(Config, AGpt2MayHaveMorePositionsThanItsContext) {
