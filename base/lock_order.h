@@ -22,6 +22,8 @@ enum class LockOrder : uint8_t {
   kMemoryFraction,   // libtorch: the limit of a device as a fraction
   kTrackers,         // libtorch/allocator/history: a program's trackers, one call at a time
   kPools,            // libtorch: pools of a device, by PyTorch's numbers
+  // Of the trainer, which asks for memory with it held.
+  kKeptFile,  // trainer/residency/activations: a disk's file, one thread at a time
   // The core's.
   kProcessStart,     // strategies/core: the one core of a process begins
   kLedgerStart,      // strategies/processes: this process joins the ledger

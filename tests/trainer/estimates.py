@@ -58,6 +58,8 @@ PLANS = {
     "segments of 3 of 9 layers, 8": ["model.layers=9", "plan.micro_batch=8", 'plan.recompute="all"',
                                      "plan.recompute_segment=3", "plan.head_chunks=8"],
     "activations on the host, 8": ["plan.micro_batch=8", 'plan.offload="all"', "train.offload_least_bytes=65536"],
+    "activations on a disk, 4": ["plan.micro_batch=4", 'plan.offload="all"', 'plan.offload_to="nvme"', "run.nvme_least=0",
+                                 "train.offload_least_bytes=65536", "model.layers=8"],
     "two layers on the host, 4": ["plan.micro_batch=4", "plan.offload=[0, 2]", "plan.recompute=[2]",
                                   "plan.recompute_mlp=[0, 1]", "plan.devices=[0,0,1,1]"],
     "layers elsewhere, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',

@@ -15,6 +15,7 @@ from .techniques import LARGE, SMALL, settings_of, train
 GROUP = Group("beyond the card", ["", "| beyond the card | bar | measured | met |", "|---|---|---|---|"])
 BITS = "the plain run's bits"
 HOST, DISK = ["plan.optimizer=host"], ["plan.optimizer=nvme"]
+ACTIVATIONS_ON_DISK = ["plan.offload_to=nvme"]
 LAYERS_ON_HOST = ["plan.parameters=host", "plan.gradients=host"]
 JUST_IN_TIME = "plan.update=just_in_time"
 # What goes where, the most bytes alive and the most time, both of the plain run; none: no bar. Weights and all
@@ -28,6 +29,7 @@ PLACES = {
     "states on NVMe, parameters and gradients on the host": ([*DISK, *LAYERS_ON_HOST], 0.41, None),
     "parameters, gradients and states on NVMe": ([*DISK, "plan.parameters=nvme", "plan.gradients=nvme"], 0.41, None),
     "activations on the host": (["plan.offload=all"], 1.0, None),
+    "activations on NVMe": ([*ACTIVATIONS_ON_DISK, "plan.offload=all"], 1.0, None),
     "every fourth layer's activations on the host": (["plan.offload={fourth}"], 1.0, 1.1),
 }
 TIMED = ["--capacity", "1024GiB", "--values", "zeros", "--profile", "typical,timed-kernels"]

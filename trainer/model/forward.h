@@ -10,7 +10,7 @@
 #include "trainer/model/run_parts.h"
 #include "trainer/plan/plan.h"
 #include "trainer/plan/stages/stage.h"
-#include "trainer/residency/activations.h"
+#include "trainer/residency/activations/activation_pass.h"
 
 namespace spillway::trainer {
 

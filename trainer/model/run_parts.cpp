@@ -5,7 +5,7 @@
 
 #include "trainer/model/operators.h"
 #include "trainer/model/tiles/tiled_product.h"
-#include "trainer/residency/saved_tensors.h"
+#include "trainer/residency/activations/saved_tensors.h"
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {

@@ -115,6 +115,8 @@ class Estimator::Counter {
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
     add_on_host("activations", step.host_bytes());
+    add_on_host("buffers for activations", step.on_disk().buffers);
+    add_on_nvme("activations", step.on_disk().file);
     for (const auto& [home, bytes] : step.peer_bytes()) {
       add_on_peer("activations", home.first, home.second, bytes);
       out_.evaluation_peak_bytes[home.second] += bytes;  // kept for the next step

@@ -40,10 +40,19 @@ bool more_offload(Plan* plan, const Shape& shape) {
   return plan->offload.size() > have;
 }
 
-// What is on a peer goes there too.
+// What is on a peer goes there too; on a disk it stays.
 bool offload_to_host(Plan* plan, const Shape& shape) {
+  if (!plan->offload.empty() && plan->offload_to == Place::kNvme) return false;
   const bool moves = std::exchange(plan->offload_to, Place::kHost) == Place::kPeer && !plan->offload.empty();
   return more_offload(plan, shape) || moves;
+}
+
+// From the host it would free nothing of a device.
+bool offload_to_nvme(Plan* plan, const Shape& shape) {
+  const Place from = std::exchange(plan->offload_to, Place::kNvme);
+  if (plan->offload.empty() || from == Place::kNvme) return more_offload(plan, shape);
+  const bool moves = from == Place::kPeer;
+  return moves && (more_offload(plan, shape) || moves);
 }
 
 bool offload_to_peer(Plan* plan, const Shape& shape, const Machine& machine, uint32_t device) {
@@ -108,13 +117,13 @@ bool only_adds(MoveKind kind) {
   return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
          kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
          kind == MoveKind::kParametersToNvme || kind == MoveKind::kGradientsToNvme ||
-         kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline ||
-         kind == MoveKind::kTileLayers || goes_to_peer(kind);
+         kind == MoveKind::kOffloadActivations || kind == MoveKind::kActivationsToNvme ||
+         kind == MoveKind::kShortenPipeline || kind == MoveKind::kTileLayers || goes_to_peer(kind);
 }
 
 bool goes_to_nvme(MoveKind kind) {
   return kind == MoveKind::kOptimizerToNvme || kind == MoveKind::kParametersToNvme ||
-         kind == MoveKind::kGradientsToNvme;
+         kind == MoveKind::kGradientsToNvme || kind == MoveKind::kActivationsToNvme;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -157,6 +166,8 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return machine.host_is_apart && to_nvme(&plan->parameters);
     case MoveKind::kGradientsToNvme:
       return machine.host_is_apart && to_nvme(&plan->gradients);
+    case MoveKind::kActivationsToNvme:
+      return machine.host_is_apart && offload_to_nvme(plan, shape);
     case MoveKind::kShiftLayers:
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
@@ -222,6 +233,8 @@ const char* name_of(MoveKind kind) {
       return "parameters_to_nvme";
     case MoveKind::kGradientsToNvme:
       return "gradients_to_nvme";
+    case MoveKind::kActivationsToNvme:
+      return "activations_to_nvme";
     case MoveKind::kShiftLayers:
       return "shift_layers";
     case MoveKind::kShortenPipeline:

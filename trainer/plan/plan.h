@@ -55,14 +55,14 @@ struct Plan {
   // The layers' weights, and what their gradients are summed in. Where they are elsewhere they are on
   // their device only around their uses (trainer/plan/schedule.h).
   Place parameters = Place::kDevice, gradients = Place::kDevice;
-  // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
+  // Layers of which what they keep for the backward is elsewhere, until it comes to them. Of a segment the
   // first layer counts.
   std::set<uint32_t> offload{};
   // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
   uint32_t pipeline = 1;
   // A layer's update comes right before its next forward, and not at the step's end.
   bool just_in_time = false;
-  // Where `offload` takes what layers keep: the host, or a peer.
+  // Where `offload` takes what layers keep: the host, a peer, or a disk.
   Place offload_to = Place::kHost;
   // Device → the device whose memory has what is on a peer; of a device that is not named it stays there.
   std::map<uint32_t, uint32_t> peers{};
@@ -123,8 +123,8 @@ std::string to_toml(const Plan& plan);
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device", "peer", "host" or "nvme"), devices ("first", a list with one index
 // a layer, or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload
-// (as recompute), pipeline, update ("at_commit" or "just_in_time"), offload_to ("peer" or "host"), peers (a
-// table of devices and the peer of each), tiles, update_slots, update_on ("device" or "host").
+// (as recompute), pipeline, update ("at_commit" or "just_in_time"), offload_to ("peer", "host" or "nvme"),
+// peers (a table of devices and the peer of each), tiles, update_slots, update_on ("device" or "host").
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
@@ -159,6 +159,7 @@ enum class MoveKind : uint8_t {
   kGradientsToHost,
   kParametersToNvme,
   kGradientsToNvme,
+  kActivationsToNvme,
   kShiftLayers,
   kShortenPipeline,
   kFewerUpdateSlots,
@@ -173,9 +174,9 @@ inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kOptimizerToPeer,   MoveKind::kOptimizerToHost,    MoveKind::kOptimizerToNvme,
     MoveKind::kParametersToPeer,  MoveKind::kParametersToHost,   MoveKind::kGradientsToPeer,
     MoveKind::kGradientsToHost,   MoveKind::kParametersToNvme,   MoveKind::kGradientsToNvme,
-    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kFewerUpdateSlots,
-    MoveKind::kTileLayers,        MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
-    MoveKind::kSplitEvaluation};
+    MoveKind::kActivationsToNvme, MoveKind::kShiftLayers,        MoveKind::kShortenPipeline,
+    MoveKind::kFewerUpdateSlots,  MoveKind::kTileLayers,         MoveKind::kChunkHead,
+    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

@@ -198,6 +198,14 @@ std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
   return plans;
 }
 
+// Where the host has no room for what it would keep of layers, a disk may have.
+std::optional<Plan> with_activations_on_disk(const Plan& plan, const Machine& machine) {
+  if (plan.offload.empty() || plan.offload_to != Place::kHost || machine.host_bytes == 0) return std::nullopt;
+  Plan there = plan;
+  there.offload_to = Place::kNvme;
+  return there;
+}
+
 // The first of `count` numbers of which `holds` is true, if it is true of all behind one of them; `count` if
 // the last one is false. Of a weaker `holds` the answer is never larger, whatever both are.
 uint32_t first_of(uint32_t count, const std::function<bool(uint32_t)>& holds) {
@@ -228,7 +236,7 @@ class PlanSearch {
         from_(with_recompute(from, &Plan::recompute, 0, 0)) {
     from_.placement.clear(), from_.peers.clear();
     from_.pipeline = from_.tiles = 1, from_.update_slots = kLeastUpdateSlots;
-    from_.update_on_host = false;
+    from_.update_on_host = false, from_.offload_to = Place::kHost;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
 
@@ -286,16 +294,28 @@ class PlanSearch {
         const auto has_room = [&](uint32_t k) { return with(k).lacking_bytes == 0; };
         const uint32_t most = has_room(layers) ? layers : layers - 1;
         const uint32_t count = first_of(most + 1, has_room);
-        if (count <= most && with(count).fits()) take(with(count));
+        if (count <= most) take_where_it_fits(with(count));
       }
-      for (const Plan& plan : with_all_recomputed(plans[at], shape_))
-        if (look(plan).fits()) take(look(plan));
+      for (const Plan& plan : with_all_recomputed(plans[at], shape_)) take_where_it_fits(look(plan));
     }
   }
 
   bool least_fits(const Plan& plan) {
     const std::vector<Plan> plans = with_all_recomputed(plan, shape_);
-    return std::ranges::any_of(plans, [this](const Plan& least) { return look(least).fits(); });
+    return std::ranges::any_of(plans, [this](const Plan& least) { return fitting(look(least)) != nullptr; });
+  }
+
+  // It, or it with a disk in the host's place; or null.
+  const Candidate* fitting(const Candidate& candidate) {
+    if (candidate.fits()) return &candidate;
+    if (candidate.lacking_bytes > 0 || candidate.lacking_host_bytes == 0) return nullptr;
+    const auto there = with_activations_on_disk(candidate.plan, machine_);
+    if (!there) return nullptr;
+    const Candidate& on_disk = look(*there);
+    return on_disk.fits() ? &on_disk : nullptr;
+  }
+  void take_where_it_fits(const Candidate& candidate) {
+    if (const Candidate* const fits = fitting(candidate)) take(*fits);
   }
 
   bool is_slow(const Candidate& candidate) const {

@@ -25,6 +25,9 @@ inline constexpr uint32_t kSumSlots = 2;
 // Buffers of the host for layers on a disk, of each kind and device: into two come the next layers from the
 // disk, one is between the device and the host, and one goes to the disk.
 inline constexpr uint32_t kLayerBuffers = 4;
+// Of what layers keep for their backward: the last two stay in their buffers, because it begins with them,
+// and two are read ahead in it.
+inline constexpr uint32_t kLayersInBuffers = 2, kLayersReadAhead = kLayerBuffers - 2;
 
 // The parts of a layer in the order of its forward. Each is a unit; their numbers go on from layer to layer.
 std::vector<Part> parts_of_layer(const Architecture& model, uint32_t layer);

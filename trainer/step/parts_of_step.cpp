@@ -117,7 +117,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                     optimizer_, zero_),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
-      activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
+      activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes, nvme_of(config))),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()),
       queued_batch_(host_tensor({config.train.batch, examples_.row_tokens()}, at::kLong, devices_[0])),
       messages_(mesh_, devices_[0], weight_type(config.train.numerics.precision), config.model.context,

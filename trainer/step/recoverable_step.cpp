@@ -177,7 +177,7 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
   why_it_ended_ = why_a_step_ends(attempt_ + 1, options_.attempts);
   if (++attempt_ < options_.attempts) {
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
-    while (const Move* move = choose(moves, failure, evaluating)) {
+    while (const Move* move = failure.needs_a_move ? choose(moves, failure, evaluating) : nullptr) {
       record.bytes_predicted = bytes_of(*move, evaluating);
       const bool alone = concerns_this_rank(*move, failure);
       if (!take(*move, step, &failure, &record)) continue;
@@ -185,7 +185,7 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
       resume = !alone ? Resume::kTogether : redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
       break;
     }
-    if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {
+    if (resume == Resume::kNever && (!failure.needs_a_move || !std::exchange(tried_again_, true))) {
       program_.release_caches();
       record.action = "try_again";
       record.bytes_predicted = 0;

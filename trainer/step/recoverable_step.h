@@ -47,6 +47,7 @@ struct Failure {
   uint32_t device = 0;             // that is short of memory, as the plan numbers them
   bool step_can_restart = true;    // false: not without the other ranks, which have what it made already
   bool can_be_repeated = true;     // false: nothing of it without the others, which gather weights for it
+  bool needs_a_move = true;        // false: the same plan has what it needs now
 };
 
 // The step that is made recoverable. A function that returns a failure must have released what it allocated.

@@ -59,6 +59,9 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   } catch (const c10::Error& error) {
     if (!says_out_of_memory(error.what_without_backtrace())) throw;
     failure = Failure{error.what_without_backtrace(), phase_, {}, 0};
+  } catch (const ActivationsLost& error) {
+    activations_->leave_disk(error.what());
+    failure = Failure{.text = error.what(), .phase = phase_, .chosen = {}, .needs_a_move = false};
   } catch (const RecordLost&) {
     parameters_.settle();  // no other thread goes on with the pass while the run ends
     throw;
@@ -333,6 +336,7 @@ at::Tensor TrainingStep::trained_weight(size_t index) {
 std::vector<std::string> TrainingStep::remarks() const {
   std::vector<std::string> all = optimizer_.remarks();
   for (std::string& remark : parameters_.remarks()) all.push_back(std::move(remark));
+  for (std::string& remark : activations_->remarks()) all.push_back(std::move(remark));
   return all;
 }
 

@@ -37,7 +37,7 @@ Plan random_plan(std::mt19937_64& random) {
   plan.head_chunks = 1 + random() % 4;
   plan.parameters = static_cast<Place>(random() % 4);
   plan.gradients = static_cast<Place>(random() % 4);
-  plan.offload_to = random() % 2 ? Place::kHost : Place::kPeer;
+  plan.offload_to = static_cast<Place>(1 + random() % 3);
   for (uint32_t device = 0; device < 2; ++device)
     if (random() % 2) plan.peers[device] = random() % 3;
   plan.pipeline = 1 + random() % 4;
@@ -262,7 +262,7 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"optimizer = \"\"", "\"host\" or \"nvme\""},
       {"parameters = \"hots\"",
        "'parameters' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"hots\""},
-      {"offload_to = \"device\"", "'offload_to' must be \"peer\" or \"host\", not \"device\""},
+      {"offload_to = \"device\"", "'offload_to' must be \"peer\", \"host\" or \"nvme\", not \"device\""},
       {"peers = [1]", "'peers' must be a table of devices and the peer of each"},
       {"peers = {0 = 0}",
        "'peers' must give device 0 another device: device indices are numbers from 0 to 63"},
@@ -341,6 +341,52 @@ TEST(Neighbours, ActivationsGoToTheHostHalfOfTheLayersFirstWhereThatFreesAnythin
   Shape small = kShape;
   small.offload_least_bytes = uint64_t{1} << 40;
   EXPECT_FALSE(offload(none, small)) << "nothing is large enough";
+}
+
+TEST(Neighbours, ActivationsGoToADiskFromTheCardAndStayThere) {
+  const auto offload = [](MoveKind kind, const Plan& plan, const Machine& machine) {
+    std::optional<Move> found;
+    for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
+      if (move.kind == kind) found = move;
+    return found;
+  };
+  Machine machine;
+  machine.nvme_least_bytes = 0;
+  const Plan none{.micro_batch = 12};
+  const Move first = offload(MoveKind::kActivationsToNvme, none, machine).value();
+  EXPECT_EQ(first.to.offload, (std::set<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(first.to.offload_to, Place::kNvme);
+  EXPECT_EQ(first.guarantee, Guarantee::kBitExact);
+  EXPECT_GT(first.bytes_freed, 0u);
+  EXPECT_EQ(offload(MoveKind::kActivationsToNvme, first.to, machine)->to.offload.size(), 6u);
+  EXPECT_FALSE(offload(MoveKind::kOffloadActivations, first.to, machine)) << "the host may have no room";
+  Plan host = first.to;
+  host.offload_to = Place::kHost;
+  EXPECT_FALSE(offload(MoveKind::kActivationsToNvme, host, machine)) << "it would free nothing of the card";
+  machine.nvme_least_bytes = uint64_t{1} << 40;
+  EXPECT_FALSE(offload(MoveKind::kActivationsToNvme, none, machine)) << "that would be the move to the host";
+}
+
+// A pass waits for the disk, which writes all layers but the last two, and reads those that are in no buffer.
+TEST(Estimate, ActivationsOnADiskTakeItsTimeBothWaysAndFourBuffersOfTheHost) {
+  const Shape shape{.model = small_gpt2(16, 384, 6, 256), .batch = 4};
+  Plan disk{.micro_batch = 4};
+  for (uint32_t layer = 0; layer < 16; ++layer) disk.offload.insert(layer);
+  Plan host = disk;
+  disk.offload_to = Place::kNvme;
+  Machine machine;
+  machine.nvme_least_bytes = 0;
+  machine.nvme_write_bytes_per_second = 1e9, machine.nvme_read_bytes_per_second = 2e9;
+  const Estimate on_disk = estimate(shape, disk, machine), on_host = estimate(shape, host, machine);
+  EXPECT_EQ(on_disk.device_peak_bytes, on_host.device_peak_bytes);
+  EXPECT_NEAR(double(on_disk.nvme_bytes), double(on_host.host_bytes), 0.01 * double(on_host.host_bytes));
+  const double layer = double(on_host.host_bytes) / 15;
+  EXPECT_NEAR(double(on_disk.host_bytes), 4 * layer, 4.0 * double(kHugePage));
+  EXPECT_NEAR(on_disk.time.nvme, 13 * layer / 1e9 + 11 * layer / 2e9,
+              3 * layer / 1e9 + 0.1 * on_disk.time.nvme);
+  machine.nvme_write_bytes_per_second = machine.nvme_read_bytes_per_second = 1e15;
+  EXPECT_NEAR(estimate(shape, disk, machine).time.seconds(), on_host.time.seconds(),
+              0.01 * on_host.time.seconds());
 }
 
 // Their copies run beside what is computed; what it waits for them is the link's.

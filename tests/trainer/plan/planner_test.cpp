@@ -257,6 +257,31 @@ TEST(Planner, MomentsGoToADiskWhereTheHostHasNoRoomForThem) {
   EXPECT_NE(find_plan(shape, machine, Guarantee::kBitExact, {}).best->plan.optimizer, Place::kNvme);
 }
 
+TEST(Planner, ActivationsGoToADiskWhereTheHostHasNoRoomForThem) {
+  Shape shape{small_gpt2(12, 512, 4, 1024), 1};
+  shape.offload_least_bytes = 1;
+  Plan recomputed{.micro_batch = 1};
+  for (uint32_t layer = 0; layer < 12; ++layer) recomputed.recompute.insert(layer);
+  recomputed.offload = recomputed.recompute;
+  Machine machine{.nvme_least_bytes = 0};
+  // Not all inputs of recomputed layers stay, and nothing else goes away.
+  machine.device_bytes = with_margin(estimate(shape, recomputed, machine).device_peak_bytes[0]);
+  const auto at_most = [&](uint64_t host_bytes) {
+    machine.host_bytes = host_bytes;
+    return find_plan(shape, machine, Guarantee::kBitExact, {}).best;
+  };
+  recomputed.offload_to = Place::kNvme;
+  const Estimate disk = estimate(shape, recomputed, machine);
+  recomputed.offload_to = Place::kHost;
+  const uint64_t host = estimate(shape, recomputed, machine).host_bytes;
+  ASSERT_GT(host, disk.host_bytes);
+  EXPECT_EQ(at_most(host)->plan.offload_to, Place::kHost);
+  const auto best = at_most(disk.host_bytes);
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->plan.offload_to, Place::kNvme) << to_string(best->plan);
+  EXPECT_FALSE(best->plan.offload.empty());
+}
+
 TEST(Planner, LayersGoToADiskWhereTheHostHasNoRoomForThem) {
   const Shape shape{small_gpt2(16, 512, 4, 64), 1};
   Plan layers{.optimizer = Place::kNvme, .parameters = Place::kHost, .gradients = Place::kHost};

@@ -1,6 +1,6 @@
 // What layers keep on the host between forward and backward: trainings on simulated cards, against the same
 // ones that keep it on the device.
-#include "trainer/residency/activations.h"
+#include "trainer/residency/activations/activation_pass.h"
 
 #include "tests/trainer/simulated.h"
 
@@ -98,16 +98,16 @@ class ActivationsInSizes : public Activations {
       EXPECT_EQ(run.step.run(step), StepOutcome::kDone);
       const ActivationHost& host = run.program.activations();
       if (step > 0) {
-        EXPECT_EQ(host.blocks.bytes(), needs.host) << "blocks are used again";
+        EXPECT_EQ(host.block_bytes(), needs.host) << "blocks are used again";
       }
-      needs.host = host.blocks.bytes();
+      needs.host = host.block_bytes();
       needs.to_host = host.bytes_to_host, needs.to_device = host.bytes_to_device;
     }
     spillway_memory memory{};
     core_.query(0, &memory);
     needs.device = memory.peak_live - before;
     EXPECT_TRUE(run.step.follow(steps, config_.plan, &error)) << error;
-    EXPECT_EQ(run.program.activations().blocks.bytes(), 0u) << "the host has its memory back";
+    EXPECT_EQ(run.program.activations().block_bytes(), 0u) << "the host has its memory back";
     return needs;
   }
 };

@@ -244,7 +244,7 @@ TEST_F(LayersOnNvmeMemory, AModelOfTenTimesTheCardAndTwiceTheHostTrains) {
   EXPECT_LT(needed(32, 192, all / 10).host, all / 2);
 }
 
-// The program itself: SIGKILL while layers are read and written.
+// The program itself: SIGKILL while layers, and what they keep, are read and written.
 TEST_F(LayersOnNvmeMemory, AKilledTrainingGoesOnFromItsLastCheckpointToTheBit) {
   const std::string config = scratch_.file("x.toml"), disk = scratch_.file("disk");
   ScratchFolder::write(config,
@@ -283,8 +283,10 @@ TEST_F(LayersOnNvmeMemory, AKilledTrainingGoesOnFromItsLastCheckpointToTheBit) {
     for (std::string line; std::getline(text, line);) all.push_back(line);
     return all;
   };
-  const std::vector<std::string> nvme{"--set", "plan.parameters=nvme", "--set", "plan.gradients=nvme",
-                                      "--set", "plan.optimizer=nvme"};
+  std::vector<std::string> nvme;
+  for (const char* on_disk : {"plan.parameters=nvme", "plan.gradients=nvme", "plan.optimizer=nvme",
+                              "plan.offload=all", "plan.offload_to=nvme", "train.offload_least_bytes=1"})
+    nvme.insert(nvme.end(), {"--set", on_disk});
   ASSERT_EQ(status_of(started("whole", {})), 0);
   const pid_t process = started("cut", nvme);
   while (lines("cut").size() < 6) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -50,7 +50,9 @@ std::string recomputed_text(const trainer::Plan& plan, uint32_t layers) {
 
 std::string recompute_text(const trainer::Plan& plan, uint32_t layers) {
   std::string text = recomputed_text(plan, layers);
-  if (!plan.offload.empty()) text += ", " + share_text(plan.offload.size(), layers) + " to host";
+  if (plan.offload.empty()) return text;
+  const char* const to = plan.offload_to == trainer::Place::kNvme ? "NVMe" : "host";
+  text += ", " + share_text(plan.offload.size(), layers) + " to " + to;
   return text;
 }
 

@@ -248,6 +248,7 @@ void Run::warn_of_small_ones(const Plan& plan, const Estimate& need) {
   warn(plan.optimizer, "optimizer state", "parameter's states");
   warn(plan.parameters, "parameters", "layer's parameters");
   warn(plan.gradients, "gradients", "layer's gradients");
+  if (!plan.offload.empty()) warn(plan.offload_to, "activations", "layer's activations");
 }
 
 void Run::warn_of_idle_stages(const Plan& plan) {

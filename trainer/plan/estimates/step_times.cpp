@@ -24,6 +24,7 @@ void StepTimes::add(const StepTime& part, double times, double share) {
   time_.launches += times * share * part.launches;
   time_.host_link += times * share * part.host_link;
   time_.peer_link += times * share * part.peer_link;
+  time_.nvme += times * share * part.nvme;
   time_.overlapped += times * share * part.overlapped;
   time_.operations += times * part.operations;
 }
@@ -128,7 +129,7 @@ void StepTimes::add_streams(uint64_t states_on_nvme) {
   const double bytes = double(states_on_nvme);
   const double states =
       bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
-  time_.nvme =
+  time_.nvme +=
       std::max(0.0, passes.disk_seconds(machine_) - std::max(time_.passes(), time_.streamed)) +
       std::max(0.0, states + update.disk_seconds(machine_) - update_seconds_ - update.seconds(machine_));
 }

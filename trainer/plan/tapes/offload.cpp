@@ -5,14 +5,19 @@
 
 namespace spillway::trainer {
 
-double Memory::copy_beside(Home home, bool away, double bytes, double copies) {
+double Memory::copy_beside(Home home, bool away, uint64_t bytes, double copies) {
   const double rate = home.is_host() ? machine_.host_bytes_per_second : machine_.peer_bytes_per_second;
-  const double takes = bytes / rate + copies * machine_.launch_seconds;
+  const double takes = double(bytes) / rate + copies * machine_.launch_seconds;
+  const bool on_disk = home.nvme && bytes >= machine_.nvme_least_bytes;
+  // The host's thread waits for a buffer, or for the disk.
+  if (on_disk) time_.nvme += std::max(0.0, disk_.ready(home.device, away, time_.seconds()) - time_.seconds());
   double& free = link_free_[away ? 0 : 1];
   free = std::max(free, time_.seconds()) + takes;
   time_.overlapped += takes;
-  if (away)
-    (home.is_host() ? host_bytes_ : peer_bytes_[{home.device, home.peer}]) += static_cast<uint64_t>(bytes);
+  if (on_disk)
+    disk_.copied(home.device, away, bytes, free);
+  else if (away)
+    (home.is_host() ? host_bytes_ : peer_bytes_[{home.device, home.peer}]) += bytes;
   return free;
 }
 
@@ -60,7 +65,7 @@ void Tape::end_layer(uint32_t end, std::optional<uint32_t> until, Memory::Home h
   if (!until) return;
   find_kept(stay, least_bytes, &layer);
   const auto copies = double(layer.tensors.size() + layer.more.size());
-  layer.copied = memory_.copy_beside(home, true, double(layer.bytes), copies);
+  layer.copied = memory_.copy_beside(home, true, layer.bytes, copies);
   leaving_.push_back({layers_.size() - 1, *until});
 }
 
@@ -84,7 +89,7 @@ void Tape::bring_back(KeptLayer* layer) {
   for (const size_t i : layer->more)
     memory_.allocate(recorded_[i].device, recorded_[i].kind, recorded_[i].op.keeps_more);
   const auto copies = double(layer->tensors.size() + layer->more.size());
-  layer->copied = memory_.copy_beside(layer->home, false, double(layer->bytes), copies);
+  layer->copied = memory_.copy_beside(layer->home, false, layer->bytes, copies);
 }
 
 // What it kept is there, and what left at its end is on its way.

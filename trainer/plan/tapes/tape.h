@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "trainer/plan/estimate.h"
+#include "trainer/plan/tapes/disk_of_layers.h"
 #include "trainer/plan/tapes/few.h"
 
 namespace spillway::trainer {
@@ -47,7 +48,7 @@ class Memory {
  public:
   using Bytes = std::array<uint64_t, kKinds>;
 
-  explicit Memory(const Machine& machine) : machine_(machine), devices_(machine.devices) {}
+  explicit Memory(const Machine& machine) : machine_(machine), devices_(machine.devices), disk_(machine) {}
   void allocate(uint32_t device, Kind kind, uint64_t bytes);
   void free(uint32_t device, Kind kind, uint64_t bytes);
   // Of a piece of the forward or the backward (trainer/model/pieces): bytes by device, the most that were
@@ -77,11 +78,14 @@ class Memory {
   // when they are done, for `wait_until`.
   struct Home {
     uint32_t device = 0, peer = 0;  // `peer`: the device itself, and the host is its home
+    bool nvme = false;              // or a disk, behind the host
     bool is_host() const { return device == peer; }
   };
-  double copy_beside(Home home, bool away, double bytes, double copies);
+  double copy_beside(Home home, bool away, uint64_t bytes, double copies);
   void wait_until(double seconds, Home home);
   uint64_t host_bytes() const { return host_bytes_; }  // that copies went to
+  // What goes to a disk: the file, and the buffers of the host before it.
+  DiskOfLayers::Bytes on_disk() const { return disk_.bytes(); }
   // The same of devices and their peers.
   const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& peer_bytes() const { return peer_bytes_; }
   const StepTime& time() const { return time_; }
@@ -101,6 +105,7 @@ class Memory {
   uint64_t kept_ = 0;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
+  DiskOfLayers disk_;
   uint64_t host_bytes_ = 0;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> peer_bytes_;  // of devices and their peers
   double launches_ = 0;
@@ -179,7 +184,7 @@ class Tape {
   void begin_part() { parts_.push_back(recorded_.size()), memory_.enter_part(); }
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
   // `least_bytes`, is at `home` from the end of layer `until` on, and comes back when the backward of that
-  // one begins. See trainer/residency/activations.h.
+  // one begins. See trainer/residency/activations/activation_pass.h.
   void begin_layer();
   void end_layer(uint32_t end, std::optional<uint32_t> until, Memory::Home home,
                  const std::vector<Tensor>& stay, uint64_t least_bytes);

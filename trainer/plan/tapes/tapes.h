@@ -36,7 +36,9 @@ struct TapePass {
   uint32_t device_of(uint32_t layer) const { return std::min(plan.device_of(layer), devices - 1); }
   // Of what layers on it keep, where that is offloaded.
   Memory::Home home_of(uint32_t device) const {
-    return {device, plan.offload_to == Place::kPeer ? std::min(plan.peer_of(device), devices - 1) : device};
+    const bool is_peer = plan.offload_to == Place::kPeer;
+    return {device, is_peer ? std::min(plan.peer_of(device), devices - 1) : device,
+            plan.offload_to == Place::kNvme};
   }
 };
 

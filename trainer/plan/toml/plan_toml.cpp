@@ -79,10 +79,11 @@ void read_offload_to(StrictTable& table, Place* out) {
   std::string name = name_of(*out);
   table.text("offload_to", &name);
   const auto place = place_of(name);
-  if (place == Place::kPeer || place == Place::kHost)
+  if (place && *place != Place::kDevice)
     *out = *place;
   else
-    table.fail(*table.node("offload_to"), "'offload_to' must be \"peer\" or \"host\", not \"" + name + "\"");
+    table.fail(*table.node("offload_to"),
+               "'offload_to' must be \"peer\", \"host\" or \"nvme\", not \"" + name + "\"");
 }
 
 std::optional<uint32_t> device_in(std::string_view text) {

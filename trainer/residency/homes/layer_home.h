@@ -29,8 +29,10 @@ class LayerHome {
   virtual void written_by(CopyStream::Mark mark) = 0;
   // Some bytes are written, and the others stay. Who does so has the parts wait for each other.
   virtual at::Tensor change(CopyStream* by) = 0;
-  // More is written soon, and `written_by` is then told of the last.
+  // More is written soon, and `written_by` is then told of the last; or nothing more is, as `all_is_written`
+  // says later. Until then the bytes go no further without need.
   virtual void partly_written_by(CopyStream::Mark mark) = 0;
+  virtual void all_is_written() {}
   // For bytes that another home has too: an OutOfMemoryError where they find no room.
   virtual void settle() {}
   // What it has is worthless.

@@ -21,6 +21,7 @@ class LayerFile::Home : public LayerHome {
   void written_by(CopyStream::Mark mark) override { file_->written_by(layer_, std::move(mark), false); }
   at::Tensor change(CopyStream* by) override { return file_->change(layer_, by); }
   void partly_written_by(CopyStream::Mark mark) override { file_->written_by(layer_, std::move(mark), true); }
+  void all_is_written() override { file_->all_is_written(layer_); }
   void settle() override { file_->settle(layer_); }
   void discard() override { file_->discard(layer_); }
   std::optional<uint32_t> record() const override { return layer_; }
@@ -151,6 +152,10 @@ void LayerFile::written_by(uint32_t layer, CopyStream::Mark mark, bool partly) {
   buffer->written = std::move(mark);
   buffer->changed = true;
   buffer->partly = partly;
+}
+
+void LayerFile::all_is_written(uint32_t layer) {
+  if (Buffer* buffer = holder(layer)) buffer->partly = false;
 }
 
 void LayerFile::settle(uint32_t layer) {

@@ -48,6 +48,7 @@ class LayerFile : public std::enable_shared_from_this<LayerFile> {
   at::Tensor overwrite(uint32_t layer, CopyStream* by);
   void written_by(uint32_t layer, CopyStream::Mark mark, bool partly);
   at::Tensor change(uint32_t layer, CopyStream* by);
+  void all_is_written(uint32_t layer);
   void settle(uint32_t layer);
   void discard(uint32_t layer);
   void remove(uint32_t layer);

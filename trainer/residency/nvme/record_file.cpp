@@ -57,7 +57,7 @@ void RecordFile::note_failure(const std::string& error, uint64_t bytes) {
   constexpr size_t kMost = 8;  // each is said once
   if (failures_.size() < kMost)
     failures_.push_back(contents_ + " stay in memory, because they cannot be written: " + error + " (" +
-                        std::to_string(bytes) + " bytes; it is tried again at every update)");
+                        std::to_string(bytes) + " bytes; it is tried again each time)");
 }
 
 at::Tensor RecordFile::new_buffer(uint64_t bytes, at::Device device) {

@@ -1,4 +1,4 @@
-#include "trainer/residency/activations.h"
+#include "trainer/residency/activations/activation_pass.h"
 
 #include <algorithm>
 #include <ranges>
@@ -21,23 +21,20 @@ class KeptStorage {
   // A pass that ended half-way drops what is still being copied.
   ~KeptStorage() {
     if (there_.defined() && copying_ != nullptr) stream(way_).hold(there_);
-    if (!block_.memory.defined()) return;
-    if (copied_ != nullptr) block_.used_until = copied_;
-    host_->blocks.give_back(std::move(block_));
   }
 
   at::Device device() const { return device_; }
+  int64_t bytes() const { return bytes_; }
   const CopyStream::Mark& copying() const { return copying_; }
   bool is_there() const { return there_.defined(); }
+  KeptHome& home() const { return *home_; }
 
-  void take_block() {
-    block_ = host_->blocks.take(size_t(bytes_), device_, host_->homes.of(host_->place, device_));
-    stream(Direction::kToHost).wait_for(block_.used_until);
-  }
+  // It is the `index`-th storage there.
+  void live_in(std::shared_ptr<KeptHome> home, size_t index) { home_ = std::move(home), index_ = index; }
 
-  void copy_to_host() {
+  void copy_to(const std::vector<at::Tensor>& homes) {
     way_ = Direction::kToHost;
-    stream(way_).copy_held(on_host(), there_);
+    stream(way_).copy_held(part_of(homes), there_);
     host_->bytes_to_host += uint64_t(bytes_);
   }
 
@@ -46,14 +43,14 @@ class KeptStorage {
 
   at::Tensor room() const { return at::empty({bytes_}, at::device(device_).dtype(at::kByte)); }
 
-  void copy_back(at::Tensor to) {
+  void copy_back(at::Tensor to, const std::vector<at::Tensor>& homes) {
     way_ = Direction::kToDevice;
     there_ = std::move(to);
-    stream(way_).copy_held(there_, on_host());
+    stream(way_).copy_held(there_, part_of(homes));
     host_->bytes_to_device += uint64_t(bytes_);
   }
 
-  void is_copied_at(const CopyStream::Mark& mark) { copying_ = copied_ = mark; }
+  void is_copied_at(const CopyStream::Mark& mark) { copying_ = mark; }
 
   // Behind the copy that brings it.
   at::Tensor arrived() {
@@ -64,15 +61,18 @@ class KeptStorage {
   CopyStream& stream(Direction direction) const { return CopyStream::of(device_, direction); }
 
  private:
-  at::Tensor on_host() const { return block_.memory.narrow(0, 0, bytes_); }
+  at::Tensor part_of(const std::vector<at::Tensor>& homes) const {
+    return homes.at(index_).narrow(0, 0, bytes_);
+  }
 
   const std::shared_ptr<ActivationHost> host_;
   const at::Device device_;
   const int64_t bytes_;
-  at::Tensor there_;  // undefined while it is on the host alone
-  HostBlocks::Block block_;
+  at::Tensor there_;                // undefined while it is at home alone
+  std::shared_ptr<KeptHome> home_;  // with all that its layer keeps
+  size_t index_ = 0;
   Direction way_ = Direction::kToHost;  // of the last copy
-  CopyStream::Mark copying_, copied_;   // of the same: while the computation has not waited for it, and ever
+  CopyStream::Mark copying_;            // of the same, while the computation has not waited for it
 };
 
 namespace {
@@ -87,16 +87,18 @@ Storages alive(const std::vector<std::weak_ptr<KeptStorage>>& group) {
 }
 
 // All are of one device. On an exception none has begun.
-void copy_to_host(const Storages& all) {
-  if (all.empty()) return;
-  for (const auto& kept : all) kept->take_block();
+void copy_to(const std::shared_ptr<KeptHome>& home, const Storages& all) {
   CopyStream& stream = all[0]->stream(Direction::kToHost);
-  stream.wait_for(stream.computed());
-  for (const auto& kept : all) kept->copy_to_host();
-  const CopyStream::Mark mark = stream.copied();
+  CopyStream::Mark mark;
+  home->write(stream, [&](const std::vector<at::Tensor>& memory) {
+    stream.wait_for(stream.computed());
+    for (size_t i = 0; i < all.size(); ++i) all[i]->live_in(home, i), all[i]->copy_to(memory);
+    return mark = stream.copied();
+  });
   for (const auto& kept : all) kept->is_copied_at(mark);
 }
 
+// All are of one home.
 void bring_back(Storages all) {
   std::erase_if(all, [](const auto& kept) { return kept->is_there(); });
   if (all.empty()) return;
@@ -104,9 +106,12 @@ void bring_back(Storages all) {
   room.reserve(all.size());
   for (const auto& kept : all) room.push_back(kept->room());
   CopyStream& stream = all[0]->stream(Direction::kToDevice);
-  stream.wait_for(stream.computed());  // what had this memory before
-  for (size_t i = 0; i < all.size(); ++i) all[i]->copy_back(std::move(room[i]));
-  const CopyStream::Mark mark = stream.copied();
+  CopyStream::Mark mark;
+  all[0]->home().read(stream, [&](const std::vector<at::Tensor>& memory) {
+    stream.wait_for(stream.computed());  // what had this memory before
+    for (size_t i = 0; i < all.size(); ++i) all[i]->copy_back(std::move(room[i]), memory);
+    return mark = stream.copied();
+  });
   for (const auto& kept : all) kept->is_copied_at(mark);
 }
 
@@ -133,7 +138,7 @@ ActivationPass::Layer::~Layer() = default;
 
 bool ActivationPass::Layer::goes(const at::Tensor& tensor) const {
   return tensor.has_storage() && tensor.layout() == at::kStrided && tensor.device() == device_ &&
-         tensor.storage().nbytes() >= pass_.host_->least_bytes &&
+         tensor.storage().nbytes() >= pass_.host_->least_bytes() &&
          !stays_.contains(tensor.storage().unsafeGetStorageImpl());
 }
 
@@ -158,13 +163,20 @@ void ActivationPass::Layer::end(uint32_t end, const at::Tensor& output) {
   for (auto& [storage, kept] : kept_)
     if (kept.use_count() > 1) all.push_back(std::move(kept));
   kept_.clear();
-  copy_to_host(all);
+  pass_.copy_away(device_, end - 1, all);
   ended.kept.assign(all.begin(), all.end());
   if (until_) pass_.leaving_.push_back({ended.kept, *until_});
   const size_t layer = pass_.layers_.size();
   pass_.layers_.push_back(std::move(ended));
   output.register_hook(
       [pass = pass_.shared_from_this(), layer](const at::Tensor&) { pass->backward_reaches(layer); });
+}
+
+void ActivationPass::copy_away(at::Device device, uint32_t layer, const Storages& all) {
+  if (all.empty()) return;
+  std::vector<uint64_t> bytes;
+  for (const auto& kept : all) bytes.push_back(uint64_t(kept->bytes()));
+  copy_to(host_->home(device, layers_.size(), layer, std::move(bytes)), all);
 }
 
 // A later layer's copies end behind those of the ones before it, and it leaves behind them.

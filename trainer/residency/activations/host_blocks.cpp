@@ -1,4 +1,4 @@
-#include "trainer/residency/host_blocks.h"
+#include "trainer/residency/activations/host_blocks.h"
 
 #include <utility>
 

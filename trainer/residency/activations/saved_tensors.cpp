@@ -1,4 +1,4 @@
-#include "trainer/residency/saved_tensors.h"
+#include "trainer/residency/activations/saved_tensors.h"
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>

@@ -1,45 +1,29 @@
-// What layers keep for their backward, on the host or on a peer between the two.
+// What layers keep for their backward: on the host, a peer or a disk between the two.
 //
 // Where a layer ends in the forward, what its operators kept is copied to page-locked memory, or to a peer's,
 // beside the computation of the next layers, and its device memory is freed where a later layer ends
-// (Plan::offloaded_until). In the backward it comes back when that layer's begins. A
-// tensor is copied with its storage, once for all operators of the layer that keep it, and views have the
-// sizes and strides that they had. What is smaller than `least_bytes`, the layer's weights and what it reads
-// beside its input stay where they are.
+// (Plan::offloaded_until). From page-locked memory it may go on to a disk. In the backward it comes back when
+// that layer's begins. A tensor is copied with its storage, once for all operators of the layer that keep it,
+// and views have the sizes and strides that they had. What is smaller than `least_bytes`, the layer's weights
+// and what it reads beside its input stay where they are.
 //
 // Thread-safety: an ActivationPass is begun by one thread, and its backward runs on autograd's: on several
 // devices on several, but a layer's backward behind those of the layers after it, and so without a lock.
-// Ownership: host memory is kept for the next pass until `free_unused`. Errors: c10::OutOfMemoryError of the
-// device or the host; a graph that is dropped half-way leaves nothing behind. Units: bytes.
+// Ownership: memory and files are the ActivationHost's, which keeps them for the next pass. Errors:
+// c10::OutOfMemoryError of the device or of a KeptHome; a graph that is dropped half-way leaves nothing
+// behind.
 #pragma once
-#include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
 
-#include "trainer/residency/homes/homes.h"
-#include "trainer/residency/host_blocks.h"
-#include "trainer/residency/saved_tensors.h"
+#include "trainer/residency/activations/activation_host.h"
+#include "trainer/residency/activations/saved_tensors.h"
 
 namespace spillway::trainer {
 
 class KeptStorage;
-
-// What the passes of a training share.
-struct ActivationHost {
-  explicit ActivationHost(uint64_t least) : least_bytes(least) {}
-  // Of the plan from now on: no pass is under way.
-  void move_to(Place new_place, Homes new_homes) {
-    place = new_place, homes = std::move(new_homes);
-    blocks.free_unused();  // of other sizes from now on, or of none
-  }
-
-  const uint64_t least_bytes;
-  Place place = Place::kHost;
-  Homes homes;
-  HostBlocks blocks;
-  std::atomic<uint64_t> bytes_to_host = 0, bytes_to_device = 0;
-};
 
 // One forward and its backward. The graph holds it.
 class ActivationPass : public std::enable_shared_from_this<ActivationPass> {
@@ -73,7 +57,7 @@ class ActivationPass : public std::enable_shared_from_this<ActivationPass> {
  private:
   using Group = std::vector<std::weak_ptr<KeptStorage>>;
   struct Ended {
-    Group kept;               // on the host
+    Group kept;               // elsewhere
     std::vector<Group> left;  // the device at its end, of layers before it
   };
   struct Leaving {
@@ -81,6 +65,7 @@ class ActivationPass : public std::enable_shared_from_this<ActivationPass> {
     uint32_t until = 0;
   };
 
+  void copy_away(at::Device device, uint32_t layer, const std::vector<std::shared_ptr<KeptStorage>>& all);
   void leave_device(uint32_t end, std::vector<Group>* left);
   void backward_reaches(size_t layer);
 
