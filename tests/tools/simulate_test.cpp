@@ -7,6 +7,7 @@ namespace spillway::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class Simulate : public CommandTest {
@@ -47,6 +48,20 @@ TEST_F(Simulate, PreloadsTheLibrariesThatAreThereInFrontOfOthers) {
                               {"ASAN_OPTIONS", "verify_asan_link_order=0"}});
   EXPECT_THAT(after.out, HasSubstr("libcuda.so.1:" + sim_ + "libcuda.so.1\n"));
   EXPECT_THAT(after.out, HasSubstr("fake_lib/sim:/elsewhere\n"));
+}
+
+TEST_F(Simulate, PutsTheDriverThatAProfileOrAFileNamesInTheNewestOnesPlace) {
+  std::ofstream(folder() / "machine.toml") << "[driver]\nversion = \"12.8\"\n";
+  for (const Words& flags : {Words{"--profile", "driver-12.8"}, Words{"--config", "machine.toml"}}) {
+    const Ran ran = simulate(flags, {"printenv", "LD_PRELOAD", "LD_LIBRARY_PATH"});
+    EXPECT_THAT(ran.out, HasSubstr(sim_ + "driver-12.8/libcuda.so.1\n" + sim_ + "driver-12.8:")) << ran.err;
+    EXPECT_THAT(ran.out, Not(HasSubstr(sim_ + "libcuda.so.1"))) << ran.err;
+  }
+  for (const char* text : {"[driver]\nversion = \"11.4\"\n", "[driver", "driver = 12.8"}) {
+    std::ofstream(folder() / "machine.toml") << text;
+    const Ran ran = simulate({"--config", "machine.toml"}, {"printenv", "LD_PRELOAD"});
+    EXPECT_THAT(ran.out, HasSubstr(sim_ + "libcuda.so.1\n")) << text;
+  }
 }
 
 TEST_F(Simulate, ChoosesACard) {

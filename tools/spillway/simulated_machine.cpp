@@ -14,23 +14,26 @@
 #include "processes/ledger.h"
 #include "simulator/cards/cards.h"
 #include "simulator/profiles/profiles.h"
+#include "tools/spillway/configured_driver.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
 namespace {
 
-// Those that the machine will have, "" none.
-std::string profiles_of(const Environment& environment) {
-  const auto set = environment.find("SPILLWAY_SIM_PROFILE");
+// What the machine's programs will find in a variable, "" nothing.
+std::string found_in(const Environment& environment, const char* name) {
+  const auto set = environment.find(name);
   if (set != environment.end()) return set->second.value_or("");
-  const char* held = std::getenv("SPILLWAY_SIM_PROFILE");
+  const char* held = std::getenv(name);
   return held == nullptr ? "" : held;
 }
 
 bool set_libraries(SimulatorLibraries libraries, Environment* environment, std::string* error) {
-  const std::string list = profiles_of(*environment);
+  const std::string list = found_in(*environment, "SPILLWAY_SIM_PROFILE");
   for (const std::string_view profile : profiles::names_in(list)) use_driver_of(profile, &libraries);
+  const std::string config = found_in(*environment, "SPILLWAY_SIM_CONFIG");
+  if (!config.empty()) use_driver_of(configured_driver(config), &libraries);
   if (libraries.folder.find_first_of(" :;") != std::string::npos) {
     *error = "the simulator's path '" + libraries.folder +
              "' has a space, a colon or a semicolon: LD_PRELOAD cannot name it. Move it, or set "

@@ -1,4 +1,5 @@
-// GB/s of copies between the card and the host, for memory of every kind that a block may lie in.
+// GB/s of copies between the card and the host, for memory of every kind that a block may lie in, and to
+// other cards.
 #include <algorithm>
 #include <vector>
 
@@ -66,6 +67,25 @@ void all_sizes(const char* kind, CUdeviceptr there, CUdeviceptr card, uint64_t m
   in_pieces(kind, there, card, most);
 }
 
+// To each card whose memory this one can use, over the link that moved blocks would take.
+void to_other_cards(CUdeviceptr card, uint64_t bytes) {
+  int count = 0;
+  cuda().cuDeviceGetCount(&count);
+  for (CUdevice other = 0; other < count; ++other) {
+    int reached = 0;
+    if (other == device()) continue;
+    if (cuda().cuDeviceCanAccessPeer(&reached, device(), other) != CUDA_SUCCESS || reached == 0) continue;
+    const Mapped there(32 * kMiB, static_cast<int>(bytes / (32 * kMiB)),
+                       {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = other});
+    if (there.result != CUDA_SUCCESS) {
+      say("to another card", there.result, "", {{"to", other}});
+      continue;
+    }
+    const double took = best_us(there.base(), card, bytes);
+    say("to another card", took > 0 ? gbs(bytes, took) : 0.0, "GB/s", {{"to", other}, {"bytes", bytes}});
+  }
+}
+
 }  // namespace
 
 void ask_copies() {
@@ -86,6 +106,7 @@ void ask_copies() {
       say("on the card", took > 0 ? gbs(kMost, took) : 0.0, "GB/s", {{"bytes", kMost}});
     }
   }
+  to_other_cards(card.base(), kMost);
   if (!host_pages_or_say()) return;
   for (const uint64_t page : {2 * kMiB, 32 * kMiB}) {
     const Mapped host(page, static_cast<int>(kMost / page), on_host());
