@@ -25,9 +25,10 @@ using std::chrono::seconds;
 class PeerServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    const char* const build = std::getenv("SPILLWAY_BUILD_DIR");
+    ASSERT_NE(build, nullptr) << "ctest sets SPILLWAY_BUILD_DIR, the build's folder";
     ::setenv("SPILLWAY_LEDGER", name_.c_str(), 1);
-    ::setenv("SPILLWAY_DRIVER",
-             (std::string(std::getenv("SPILLWAY_BUILD_DIR")) + "/lib/sim/libcuda.so.1").c_str(), 1);
+    ::setenv("SPILLWAY_DRIVER", (std::string(build) + "/lib/sim/libcuda.so.1").c_str(), 1);
     // Before this process has threads, or a driver.
     if (member_ = ::fork(); member_ != 0) return;
     const spillway_core_table* const core = spillway_core();
@@ -35,6 +36,7 @@ class PeerServiceTest : public ::testing::Test {
     for (;;) ::pause();
   }
   void TearDown() override {
+    if (member_ <= 0) return;  // nobody was started, and -1 is every process that there is
     ::kill(member_, SIGKILL);
     ::waitpid(member_, nullptr, 0);
     ::shm_unlink(("/" + name_).c_str());
