@@ -73,6 +73,7 @@ class SharedLedger final : public Ledger {
                const std::function<bool()>& enough) override;
   bool asks() const override { return is_member() && own().number.load() != 0; }
   bool wait_for_need(Need* need, milliseconds timeout) override;
+  void wake_members() override;
   void answer(const Need& need, uint64_t given_bytes) override;
   void show(const LedgerEntry& entry) override;
 
@@ -223,6 +224,10 @@ bool SharedLedger::wait_for_need(Need* need, milliseconds timeout) {
   if (find_need(need)) return true;
   wait_on(segment().asked, seen, some_must_wait_ ? std::min(timeout, kLookAgain) : timeout);
   return find_need(need);
+}
+
+void SharedLedger::wake_members() {
+  if (is_member()) wake(segment().asked);
 }
 
 void SharedLedger::answer(const Need& need, uint64_t given_bytes) {

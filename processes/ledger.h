@@ -60,6 +60,8 @@ class Ledger {
   // Waits until another member asks what this one has not answered and may answer now; false at the timeout,
   // and sooner when a need came that is not for it yet.
   virtual bool wait_for_need(Need* need, std::chrono::milliseconds timeout) = 0;
+  // Ends that wait, of every member.
+  virtual void wake_members() = 0;
   virtual void answer(const Need& need, uint64_t given_bytes) = 0;
   // What others see of this process from now on; `written_ns` is set here.
   virtual void show(const LedgerEntry& entry) = 0;

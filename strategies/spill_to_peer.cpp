@@ -15,7 +15,8 @@ constexpr uint64_t kShare = 4, kTaken = 3;
 
 class SpillToPeer final : public Strategy {
  public:
-  SpillToPeer(Allocator& allocator, const SpillLimits& limits) : allocator_(allocator), limits_(limits) {}
+  SpillToPeer(Allocator& allocator, const SpillLimits& limits, void (*show)())
+      : allocator_(allocator), limits_(limits), show_(show) {}
   StrategyInfo info() const noexcept override {
     return {"spill_to_peer", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
   }
@@ -44,8 +45,11 @@ class SpillToPeer final : public Strategy {
       used_[index(where.peer)].store(true);
       return {0, false, "the program uses the peer itself"};
     }
+    const bool first = guest_bytes(allocator_, where.peer) == 0;
     const SpillResult spilled = request.spill(where);
     const uint64_t there = guest_bytes(allocator_, where.peer);
+    // A program that runs out of memory there asks those that show some, and would not ask this one.
+    if (first && there != 0 && show_ != nullptr) show_();
     if (spilled.refused)
       of(where.peer).refuse(there, limits_.now());
     else
@@ -101,6 +105,7 @@ class SpillToPeer final : public Strategy {
 
   Allocator& allocator_;
   const SpillLimits limits_;
+  void (*const show_)();
   std::array<Refusal, Allocator::kMaxDevices> refusals_;
   // The program turned out to use them: to ask again each time would take quiescing.
   std::array<std::atomic<bool>, Allocator::kMaxDevices> used_{};
@@ -108,8 +113,9 @@ class SpillToPeer final : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits) {
-  return std::make_unique<SpillToPeer>(allocator, limits);
+std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits,
+                                             void (*show)()) {
+  return std::make_unique<SpillToPeer>(allocator, limits, show);
 }
 
 }  // namespace spillway

@@ -139,7 +139,9 @@ struct SpillLimits {
   double most_slowdown = 0;  // predicted time of a step ÷ that without what is spilled; 0: does not matter
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
-std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits);
+// `show`: called when the first blocks lie on a peer, whose users are told of nobody there yet.
+std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits,
+                                             void (*show)() = nullptr);
 // Of registered blocks, to the file that `use_page_file` named.
 std::unique_ptr<Strategy> make_spill_to_nvme(Allocator& allocator, const SpillLimits& limits);
 // Makes room on a device that others' blocks were moved to.

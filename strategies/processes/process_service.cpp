@@ -25,6 +25,7 @@ constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kMostTime = std::chrono::seconds(2);
 constexpr uint64_t kAhead = 256 << 20;  // who asks for a little asks again soon
 std::atomic<Ledger*> joined{nullptr};
+std::atomic<bool> has_changed{false};  // what others have to see soon
 
 std::vector<Holding> holdings(const driver::Table& table) {
   std::vector<Holding> out;
@@ -131,7 +132,7 @@ void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
     // Who gave shows first what is left, so that it is not asked for that again; who did not lets nobody
     // wait.
     if (asked && given == 0) ledger.answer(need, 0);
-    publisher.publish(may_call_driver, /*now=*/given != 0);
+    publisher.publish(may_call_driver, /*now=*/has_changed.exchange(false) || given != 0);
     if (given != 0) ledger.answer(need, given);
     tell_holders(&told);
   }
@@ -168,6 +169,11 @@ bool ProcessService::start(uint32_t (*captures)(), std::string* why_not) {
 
 Ledger* ProcessService::ledger() {
   return joined.load();
+}
+
+void ProcessService::show_soon() {
+  has_changed.store(true);
+  if (Ledger* const ledger = joined.load()) ledger->wake_members();
 }
 
 }  // namespace spillway

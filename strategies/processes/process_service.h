@@ -17,6 +17,8 @@ class ProcessService {
   static bool start(uint32_t (*captures)(), std::string* why_not);
   // Null while this process is in none.
   static Ledger* ledger();
+  // Others see soon what this process holds now: not only when the next quarter of a second is over.
+  static void show_soon();
 };
 
 }  // namespace spillway

@@ -76,6 +76,23 @@ TEST_F(LedgerTest, ALeavingMemberIsGone) {
   EXPECT_EQ(ledger->peers(), 0u);
 }
 
+TEST_F(LedgerTest, MembersThatAreWokenWaitForNoNeed) {
+  const auto ledger = join();
+  std::atomic<bool> waits = true;
+  std::thread waker([&] {
+    while (waits) {
+      ledger->wake_members();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  Ledger::Need need;
+  const auto start = Clock::now();
+  EXPECT_FALSE(ledger->wait_for_need(&need, milliseconds(60000)));
+  EXPECT_LT(Clock::now() - start, milliseconds(30000));
+  waits = false;
+  waker.join();
+}
+
 TEST_F(LedgerTest, AForkedChildIsNoMember) {
   const auto ledger = join();
   start_peer(300);

@@ -27,6 +27,7 @@ struct FakeLedger : Ledger {
   }
   bool asks() const override { return false; }
   bool wait_for_need(Need*, milliseconds) override { return false; }
+  void wake_members() override {}
   void answer(const Need&, uint64_t) override {}
   void show(const LedgerEntry&) override {}
 };

@@ -26,10 +26,10 @@ class PeerSpill : public Values {
     allocator->set_handler(nullptr);
     Values::TearDown();
   }
-  void with(const SpillLimits& limits) {
+  void with(const SpillLimits& limits, void (*show)() = nullptr) {
     ladder = std::make_unique<Ladder>(*allocator);
     ladder->add(make_stitch());
-    ladder->add(make_spill_to_peer(*allocator, limits));
+    ladder->add(make_spill_to_peer(*allocator, limits, show));
     ladder->add(make_evict_guests(*allocator, limits));
     ladder->add(make_spill_to_host(*allocator, limits));
     ladder->set_gate(&gate);

@@ -36,6 +36,21 @@ TEST_F(PeerSpill, ComesBackWithWhatWasWrittenThere) {
   for (const uint64_t block : blocks) EXPECT_TRUE(holds(block, kBlock, 0x77));
 }
 
+TEST_F(PeerSpill, IsShownWhenTheFirstGuestsAreOnADevice) {
+  static int shown;
+  shown = 0;
+  with({.host_bytes = 0, .peer_bytes = 256 * kMiB}, [] { ++shown; });
+  three_blocks();
+  EXPECT_EQ(shown, 0);
+  for (const int wanted : {1, 2, 2, 2}) {  // there are two devices
+    const uint64_t there = memory().spilled_peer;
+    ASSERT_NE(get(kBlock), 0u) << failure->text;
+    let_time_pass();
+    EXPECT_GT(memory().spilled_peer, there);
+    EXPECT_EQ(shown, wanted);
+  }
+}
+
 TEST_F(PeerSpill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
   const auto blocks = three_blocks();
   ASSERT_NE(get(20 * kMiB), 0u);
