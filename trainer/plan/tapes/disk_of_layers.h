@@ -7,6 +7,7 @@
 //
 // Thread-safety: one thread. Errors: none. Units: bytes, seconds.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>

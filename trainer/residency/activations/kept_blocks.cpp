@@ -19,6 +19,7 @@ void KeptBlocks::read(CopyStream&, const Copies& copies) {
 
 void KeptBlocks::copy(const Copies& copies) {
   std::vector<at::Tensor> memory;
+  memory.reserve(taken_.size());
   for (const HostBlocks::Block& block : taken_) memory.push_back(block.memory);
   const CopyStream::Mark mark = copies(memory);
   for (HostBlocks::Block& block : taken_) block.used_until = mark;

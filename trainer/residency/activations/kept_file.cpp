@@ -112,7 +112,8 @@ void KeptFile::written(size_t position) {
 void KeptFile::expect_before(size_t position) {
   std::vector<uint32_t> next;
   for (const auto& [before, record] : records_ | std::views::reverse)
-    if (before < position && record.is_needed) next.push_back(record.home->record().value());
+    if (const auto number = record.home->record(); before < position && record.is_needed && number)
+      next.push_back(*number);
   file_->expect(next);
 }
 
