@@ -54,6 +54,9 @@ struct AllocatorContext {
   void tell_pressure() {
     if (const auto call = pressure.exchange(nullptr)) call();
   }
+  void begin_marks() {
+    if (const auto begin = marks_wanted.exchange(nullptr)) begin();
+  }
   void tell_host_memory_need() const {
     if (const auto call = host_memory_need.load()) call();
   }
@@ -70,6 +73,7 @@ struct AllocatorContext {
   std::atomic<Observer*> observer{nullptr};
   std::atomic<Pins (*)()> pins{nullptr};              // what must not be moved to another tier; see tiers.h
   std::atomic<void (*)()> pressure{nullptr};          // called once, when memory becomes short
+  std::atomic<void (*)()> marks_wanted{nullptr};      // see streams/program_streams.h
   std::atomic<void (*)()> host_memory_need{nullptr};  // see tiers.h
   std::atomic<void (*)(int32_t)> collector{nullptr};  // lets go of what others only keep
   StreamKnowledge streams;

@@ -423,19 +423,11 @@ void DeviceHeap::stream_ends(StreamId stream) {
   heap_.recorded.stream_ends(stream);
 }
 
-void DeviceHeap::mark_progress(Block* block, uint64_t address) {
-  if (heap_.forked()) return;
-  const SharedLocked asking(heap_.streams_mutex);
-  StreamId stream = kStreamGone;
-  {
-    const Locked guard(heap_.lock);
-    if (!heap_.is_live(block, address)) return;
-    const Arena& arena = heap_.tiling.arena_of(block);
-    if (arena.may_ask) stream = arena.stream();
-  }
-  if (stream == kStreamGone || reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return;
+bool DeviceHeap::mark_progress(CUcontext current, StreamId stream) {
+  if (heap_.forked() || !heap_.device->is_context(current)) return false;
   const Device::Scope scope(*heap_.device);
   marks_.mark(stream);
+  return true;
 }
 
 uint64_t DeviceHeap::passed_marks() {

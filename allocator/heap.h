@@ -28,7 +28,8 @@ class DeviceHeap {
   Status record_stream(Block* block, uint64_t address, StreamId stream);
   void stream_ends(StreamId stream);
   // On the stream of a live block, and how many marks have passed.
-  void mark_progress(Block* block, uint64_t address);
+  // False: the context is another device's, or not the primary one.
+  bool mark_progress(CUcontext current, StreamId stream);
   uint64_t passed_marks();
   bool find_block(uint64_t address, BlockInfo* out);
   void blocks(std::vector<BlockInfo>* out);

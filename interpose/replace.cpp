@@ -10,6 +10,7 @@
 #include "interpose/gate/gate.h"
 #include "interpose/hooks/captures.h"
 #include "interpose/hooks/driver_table.h"
+#include "interpose/hooks/marks.h"
 #include "interpose/own_libraries.h"
 #include "interpose/process.h"
 
@@ -38,6 +39,10 @@ void refused(const char* why) {
   slot.replacement.store(Replacement::kRefused);
 }
 
+void begin_marks() {
+  if (const spillway_core_table* table = core()) mark_progress.store(table->mark_progress);
+}
+
 void install() {
   void* library = open_beside("libspillway_plugin.so");
   if (library == nullptr) return refused(dlerror());
@@ -47,7 +52,7 @@ void install() {
   if (install == nullptr || why == nullptr) return refused("libspillway_plugin.so is of another version");
   if (install() != 0) return refused(why());
   if (const spillway_core_table* table = core(); table != nullptr && table->start() == SPILLWAY_OK) {
-    constexpr spillway_gate kGate{sizeof kGate, close_gate, open_gate, captures_under_way};
+    constexpr spillway_gate kGate{sizeof kGate, close_gate, open_gate, captures_under_way, begin_marks};
     table->set_gate(&kGate);
     note_trace();
   }

@@ -50,6 +50,7 @@ class Device {
   };
 
   DeviceId id() const { return id_; }
+  bool is_context(CUcontext context) const { return context == context_; }
   uint64_t page_bytes() const { return page_bytes_; }
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t context_bytes() const { return context_bytes_; }  // in use when the device was opened

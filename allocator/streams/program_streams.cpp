@@ -15,9 +15,17 @@ void stream_ends(Allocator& allocator, StreamId stream) noexcept {
     if (allocator.uses(DeviceId{i})) allocator.heap(DeviceId{i}, nullptr, nullptr)->stream_ends(stream);
 }
 
-void mark_progress(Allocator& allocator, uint64_t address) noexcept {
-  if (Block* block = allocator.context().page_map.find(address))
-    allocator.heap(DeviceId{block->device}, nullptr, nullptr)->mark_progress(block, address);
+void ask_for_marks(Allocator& allocator, void (*begin)()) noexcept {
+  allocator.context().marks_wanted.store(begin);
+}
+
+void mark_progress(Allocator& allocator, StreamId stream) noexcept {
+  CUcontext current = nullptr;
+  if (allocator.table().cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (allocator.uses(DeviceId{i}) &&
+        allocator.heap(DeviceId{i}, nullptr, nullptr)->mark_progress(current, stream))
+      return;
 }
 
 uint64_t passed_marks(Allocator& allocator) noexcept {

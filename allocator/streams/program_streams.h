@@ -14,9 +14,13 @@ void follow_streams(Allocator& allocator, uint32_t (*captures)(), int (*lasts)(u
 // that are free serve another stream once what was queued is over.
 void stream_ends(Allocator& allocator, StreamId stream) noexcept;
 
-// Now and then, before the work that uses the block is queued: a mark on its stream, by which a wait for the
-// devices sees that they get on. And how many marks have passed on all of them.
-void mark_progress(Allocator& allocator, uint64_t address) noexcept;
+// `begin` is called once, on a thread that allocates, as soon as half of a device's limit is held or a
+// request failed: from then on `mark_progress` helps. Null: it is not called.
+void ask_for_marks(Allocator& allocator, void (*begin)()) noexcept;
+// Now and then, when the calling thread has queued work on `stream` and nobody can have destroyed that yet: a
+// mark behind the work, by which a wait for the devices sees that they get on. Left out where the current
+// context is not a device's primary one. And how many marks have passed on all devices.
+void mark_progress(Allocator& allocator, StreamId stream) noexcept;
 uint64_t passed_marks(Allocator& allocator) noexcept;
 
 }  // namespace spillway

@@ -3,6 +3,8 @@
 namespace spillway {
 namespace {
 constexpr size_t kMostMarks = 64;
+// With so few ahead the queue is short again, and each mark counts.
+constexpr size_t kFewMarks = kMostMarks / 4;
 }  // namespace
 
 // Streams pass their marks in any order.
@@ -14,14 +16,38 @@ void ProgressMarks::look() {
     return true;
   });
   passed_ += before - ahead_.size();
+  if (ahead_.size() <= kFewMarks) stride_ = 1;
 }
 
-void ProgressMarks::mark(StreamId stream) {
+void ProgressMarks::thin_out() {
+  bool odd = false;
+  std::erase_if(ahead_, [&](CUevent event) {
+    odd = !odd;
+    if (odd) device_.put_back(event);
+    return odd;
+  });
+  stride_ *= 2;
+}
+
+bool ProgressMarks::is_due() {
   const Locked guard(mutex_);
-  look();
-  if (ahead_.size() == kMostMarks || device_.capturing(stream)) return;
+  if (++since_ < stride_) return false;
+  since_ = 0;
+  return true;
+}
+
+void ProgressMarks::keep(CUevent event) {
+  const Locked guard(mutex_);
+  if (ahead_.size() == kMostMarks) look();
+  if (ahead_.size() == kMostMarks) thin_out();
+  ahead_.push_back(event);
+}
+
+// Recorded without the lock: a driver whose queue is full holds the thread, and others count meanwhile.
+void ProgressMarks::mark(StreamId stream) {
+  if (!is_due() || device_.capturing(stream)) return;
   CUresult result = CUDA_SUCCESS;
-  if (CUevent event = device_.record(stream, &result); event != nullptr) ahead_.push_back(event);
+  if (CUevent event = device_.record(stream, &result); event != nullptr) keep(event);
 }
 
 uint64_t ProgressMarks::passed() {

@@ -5,7 +5,7 @@
 // Errors: none; a mark that cannot be made is left out.
 #pragma once
 #include <cstdint>
-#include <deque>
+#include <vector>
 
 #include "allocator/pages/device.h"
 #include "base/mutex.h"
@@ -15,7 +15,8 @@ namespace spillway {
 class ProgressMarks {
  public:
   explicit ProgressMarks(Device& device) : device_(device) {}
-  // Behind what is queued on `stream`, which the caller knows to be there. Not while it is being captured.
+  // Behind what is queued on `stream`, which the caller knows to be there. Not while it is being captured. Of
+  // more marks than are kept at once only some are made, so that they lie evenly in a queue of any length.
   void mark(StreamId stream);
   // How many have passed by now.
   uint64_t passed();
@@ -23,12 +24,17 @@ class ProgressMarks {
   void end();
 
  private:
+  bool is_due();
+  void keep(CUevent event);
   void look() SPILLWAY_REQUIRES(mutex_);
+  void thin_out() SPILLWAY_REQUIRES(mutex_);
 
   Device& device_;
   Mutex<LockOrder::kProgressMarks> mutex_;
-  std::deque<CUevent> ahead_ SPILLWAY_GUARDED_BY(mutex_);  // oldest first
+  std::vector<CUevent> ahead_ SPILLWAY_GUARDED_BY(mutex_);  // oldest first
   uint64_t passed_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  // One mark is made of so many, and how many were asked for since the last.
+  uint64_t stride_ SPILLWAY_GUARDED_BY(mutex_) = 1, since_ SPILLWAY_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace spillway

@@ -15,6 +15,7 @@
 #include "interpose/hooks/driver_table.h"
 #include "interpose/hooks/functions.h"
 #include "interpose/hooks/inside.h"
+#include "interpose/hooks/marks.h"
 #include "interpose/hooks/streams.h"
 #include "interpose/hooks/unknown_symbols.h"
 #include "interpose/join_ledger.h"
@@ -100,6 +101,7 @@ template <Function function, class... Parameters>
   const Inside inside;
   count<function>();
   const CUresult result = pass<function>(real_function, arguments...);
+  mark_work<function>(result, arguments...);
   if constexpr (finds_functions(function)) {
     if (result == CUDA_SUCCESS) hook_found(arguments...);
     compare_runtime(arguments...);

@@ -372,6 +372,7 @@ class CGate final : public Gate {
 void core_set_gate(const spillway_gate* gate) {
   if (gate == nullptr || gate->size < sizeof *gate || core_start() != SPILLWAY_OK) return;
   Process::get().ladder()->set_gate(new CGate(*gate));  // never destroyed: a strategy may be using it
+  ask_for_marks(*Process::get().allocator(), gate->begin_marks);
   Process::get().use_large_handles();
 }
 
@@ -381,16 +382,15 @@ void core_on_pressure(void (*call)(void)) {
     Process::get().allocator()->set_pressure(call);
 }
 
-// A mark costs about two microseconds, and an operator of a large model some milliseconds.
-constexpr unsigned kTouchesBetweenMarks = 64;
-
 void core_touch(const void* address) {
   if (Allocator* allocator = Process::get().allocator()) {
     touch(*allocator, address_of(address));
-    thread_local unsigned touches = 0;
-    if (++touches % kTouchesBetweenMarks == 0) mark_progress(*allocator, address_of(address));
     unspill_now_and_then(*allocator, *Process::get().ladder(), [] { return Process::get().spill_limits(); });
   }
+}
+
+void core_mark_progress(uint64_t stream) {
+  if (Allocator* allocator = Process::get().allocator()) mark_progress(*allocator, StreamId{stream});
 }
 
 void core_note_optimizer_step(const char* name) {
@@ -455,6 +455,7 @@ const spillway_core_table kTable = {
     core_note_optimizer_step,
     core_set_collector,
     core_set_segment_source,
+    core_mark_progress,
 };
 
 }  // namespace

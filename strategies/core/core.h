@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 12u
+#define SPILLWAY_CORE_VERSION 13u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -97,6 +97,9 @@ typedef struct spillway_gate {
   int (*close)(uint64_t microseconds);
   void (*open)(void);
   uint32_t (*captures)(void); /* of streams, under way in the process */
+  /* Called once, on a thread that allocates, when memory in use may have to move: from then on
+   * `mark_progress` is to be called. May be null. */
+  void (*begin_marks)(void);
 } spillway_gate;
 
 /* The program's stream-ordered memory pools. Set `size`. */
@@ -233,6 +236,10 @@ typedef struct spillway_core_table {
    * where it is not taken (SPILLWAY_INVALID). But for one whose `size` is less than this version's: it is not
    * touched. */
   spillway_status (*set_segment_source)(int32_t device, uint64_t pool, const spillway_segment_source* source);
+  /* Now and then, once the gate's `begin_marks` was called: the calling thread has queued work on `stream` of
+   * its current context, which nobody can have destroyed yet. Who waits for the queue behind the closed gate
+   * sees by such marks that it gets on. Some microseconds. */
+  void (*mark_progress)(uint64_t stream);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -77,5 +77,57 @@ TEST_F(EndingStream, ABlockOfItThatIsStillInUseStaysAndIsFreedLater) {
   EXPECT_EQ(allocator->empty_cache(kDevice), kBlockBytes);
 }
 
+class Marks : public SimulatedDevice {
+ protected:
+  void SetUp() override {
+    SimulatedDevice::SetUp();
+    allocator->limit(kDevice, 4 * kBlockBytes);
+    asked_ = 0;
+    ask_for_marks(*allocator, [] { ++asked_; });
+  }
+  static inline int asked_ = 0;
+};
+
+TEST_F(Marks, AreAskedForOnceWhenHalfOfTheLimitIsHeld) {
+  for (const int asked : {0, 1, 1, 1}) {
+    EXPECT_NE(get(kBlockBytes), 0u);
+    EXPECT_EQ(asked_, asked);
+  }
+}
+
+TEST_F(Marks, AreAskedForWhenARequestFails) {
+  EXPECT_EQ(get(5 * kBlockBytes), 0u);
+  EXPECT_EQ(asked_, 1);
+}
+
+TEST_F(Marks, AreLeftOutOnAStreamThatIsBeingCaptured) {
+  get(kBlockBytes);
+  const StreamId stream = new_stream();
+  const auto handle = reinterpret_cast<CUstream>(stream);
+  CUgraph graph = nullptr;
+  const uint64_t recorded = control->calls("cuEventRecord");
+  ASSERT_EQ(table.cuStreamBeginCapture(handle, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  mark_progress(*allocator, stream);
+  ASSERT_EQ(table.cuStreamEndCapture(handle, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(control->calls("cuEventRecord"), recorded);
+  EXPECT_EQ(passed_marks(*allocator), 0u);
+  mark_progress(*allocator, stream);
+  table.cuCtxSynchronize();
+  EXPECT_EQ(passed_marks(*allocator), 1u);
+  table.cuGraphDestroy(graph);
+}
+
+TEST_F(Marks, AreLeftOutInAContextThatIsNotTheDevicesOwn) {
+  get(kBlockBytes);
+  CUcontext other = nullptr;
+  CUdevice device = 0;
+  ASSERT_EQ(table.cuDeviceGet(&device, 0), CUDA_SUCCESS);
+  ASSERT_EQ(table.cuCtxCreate(&other, nullptr, 0, device), CUDA_SUCCESS);
+  mark_progress(*allocator, StreamId{});
+  EXPECT_EQ(table.cuCtxDestroy(other), CUDA_SUCCESS);
+  table.cuCtxSynchronize();
+  EXPECT_EQ(passed_marks(*allocator), 0u);
+}
+
 }  // namespace
 }  // namespace spillway::testing

@@ -6,8 +6,8 @@
 
 namespace spillway {
 
-// Asked where the device's memory grows, and when a request `failed`: uses are learnt from when most of the
-// limit is held.
+// Asked where the device's memory grows, and when a request `failed`: what is queued gets marks from when
+// half of the limit is held, and uses are learnt from when most of it is.
 void learn_under_pressure(HeapState& heap, bool failed);
 // The device's clock at this place in the order.
 void read_clock(HeapState& heap);

@@ -1,4 +1,7 @@
-"""Streams that other libraries make and destroy: a real driver crashes when it is asked about one that is gone."""
+"""Streams that other libraries make and destroy: a real driver crashes when it is asked about one that is gone.
+And streams with seconds of queued work that no operator of PyTorch's tells of.
+"""
+import concurrent.futures
 import sys
 import unittest
 
@@ -23,6 +26,26 @@ class DestroyedStreams(Case):
         paths = {"PYTHONPATH": str(ROOT / "python"), "SPILLWAY_LIBRARIES": str(BUILD / "lib")}
         self.assert_served(self.simulate(*self.program, "install", card=self.card, **paths))
         self.assert_served(self.run_on(*self.program, "install", card=self.card, **paths))
+
+
+class LongQueue(Case):
+    """A move of memory waits for what is queued for as long as it gets on."""
+    # Of the ten seconds that are queued; a wait of three in which nothing gets on is tried twice.
+    least_seconds = 8
+
+    def ended(self, kind):
+        return self.run_on(BUILD / "bin" / "interpose_long_queue", kind, card=("--capacity", "112MiB"), timeout=120,
+                           options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
+
+    def test_is_waited_for_whatever_it_is_made_of(self):
+        kinds = ("launches", "graphs", "copies", "own")
+        with concurrent.futures.ThreadPoolExecutor() as beside:
+            for kind, ended in zip(kinds, beside.map(self.ended, kinds)):
+                with self.subTest(kind):
+                    self.assertEqual(ended.status, 0, ended.errors)
+                    how, seconds = ended.output.split(" after ")
+                    self.assertEqual(how, "served", ended.errors)
+                    self.assertGreater(float(seconds.split()[0]), self.least_seconds, "all was queued at once")
 
 
 if __name__ == "__main__":

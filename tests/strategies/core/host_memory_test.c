@@ -35,6 +35,11 @@ static uint32_t no_captures(void) {
   return 0;
 }
 
+static int times_asked_for_marks = 0;
+static void begin_marks(void) {
+  ++times_asked_for_marks;
+}
+
 static void start(void) {
   void* driver = dlopen(getenv("SPILLWAY_DRIVER"), RTLD_NOW | RTLD_GLOBAL);
   CHECK(driver != NULL);
@@ -47,8 +52,11 @@ static void start(void) {
   int (*set)(void*) = (int (*)(void*))dlsym(driver, "cuCtxSetCurrent");
   void* context = NULL;
   CHECK(init(0) == 0 && retain(&context, 0) == 0 && set(context) == 0);
-  static const spillway_gate gate = {
-      .size = sizeof gate, .close = close_gate, .open = open_gate, .captures = no_captures};
+  static const spillway_gate gate = {.size = sizeof gate,
+                                     .close = close_gate,
+                                     .open = open_gate,
+                                     .captures = no_captures,
+                                     .begin_marks = begin_marks};
   spillway_core()->set_gate(&gate);
   CHECK(spillway_limit(0, 256 * MIB) == SPILLWAY_OK);
 }
@@ -76,6 +84,8 @@ static void come_near_the_limit(void) {
   const uint64_t before = creates();
   for (int i = 0; i < 10; ++i) get(20 * MIB);
   CHECK(creates() == before + 200 * MIB / PAGE);
+  CHECK(times_asked_for_marks == 1);
+  spillway_core()->mark_progress(0);
   get(40 * MIB); /* 15/16 of the limit */
   /* One more page finds out where host memory can be made. */
   wait_for_creates(before + 240 * MIB / PAGE + 8 * MIB / PAGE + 1);
@@ -104,6 +114,7 @@ static void fork_beside_it(void) {
   CHECK(child >= 0);
   if (child == 0) {
     void* address = NULL;
+    spillway_core()->mark_progress(0);
     exit(spillway_core()->allocate(0, 0, 0, 60 * MIB, &address, NULL) == SPILLWAY_OK ? 1 : 8);
   }
   int status = 0;
