@@ -50,6 +50,14 @@ TEST_F(LargeHandles, AreSinglePagesNearTheLimit) {
   EXPECT_EQ(memory().reserved, 62 * kMiB);
 }
 
+TEST_F(LargeHandles, AreAsLargeAsTheirShareOfWhatIsLeft) {
+  allocator->limit(kDevice, 64 * kMiB);
+  ASSERT_NE(get(32 * kMiB), 0u);
+  const uint64_t before = created();
+  ASSERT_NE(get(16 * kMiB), 0u);
+  EXPECT_EQ(created() - before, 4u) << "a fourth of the other 16 MiB each";
+}
+
 // The driver has less than it said, because others take of it too.
 TEST_F(LargeHandles, AreSinglePagesWhereTheDriverHasNoRoomForMore) {
   ASSERT_NE(get(16 * kMiB), 0u);

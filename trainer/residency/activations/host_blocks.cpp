@@ -9,6 +9,7 @@ namespace spillway::trainer {
 HostBlocks::~HostBlocks() {
   try {
     free_unused();
+    // NOLINTNEXTLINE(bugprone-empty-catch)
   } catch (const std::exception&) {  // the device is lost, and its copies with it
   }
 }
