@@ -27,8 +27,8 @@ class DeviceHeap {
   Status free(Block* block, uint64_t address, FreedBlock* freed);
   Status record_stream(Block* block, uint64_t address, StreamId stream);
   void stream_ends(StreamId stream);
-  // On the stream of a live block, and how many marks have passed.
-  // False: the context is another device's, or not the primary one.
+  // A mark behind what is queued on the stream, and how many have passed. False: the context is another
+  // device's, or not the primary one.
   bool mark_progress(CUcontext current, StreamId stream);
   uint64_t passed_marks();
   bool find_block(uint64_t address, BlockInfo* out);
