@@ -39,7 +39,7 @@ bool libtorch_is_loaded() {
 
 bool prepare_framework() {
   if (empty.load() != nullptr) return true;
-  const LoadSpan span;
+  const DriverSpan span;
   if (!span.begun() || !libtorch_is_loaded()) return false;
   void* plugin = open_library(path_beside(&prepare_framework, "libspillway_plugin.so"));
   if (plugin == nullptr) return false;

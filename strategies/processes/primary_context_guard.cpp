@@ -15,8 +15,7 @@ namespace {
 constexpr unsigned kNoMore = 1u << 31;
 std::atomic<unsigned> spans{0};  // under way, and whether no more may begin
 std::atomic<pid_t> spans_of{0};
-std::atomic<unsigned> loads{0};
-constexpr int kLooks = 200, kLooksAtLoads = 10'000;
+constexpr int kLooks = 10'000;
 constexpr useconds_t kBetweenLooksUs = 1'000;
 
 // A forked child has no thread that could end a span.
@@ -24,7 +23,6 @@ void end_spans() {
   if (::getpid() != spans_of.load()) return;
   spans.fetch_or(kNoMore);
   for (int look = 0; look < kLooks && spans.load() != kNoMore; ++look) ::usleep(kBetweenLooksUs);
-  for (int look = 0; look < kLooksAtLoads && loads.load() != 0; ++look) ::usleep(kBetweenLooksUs);
 }
 
 void add_handler_of_exit() {
@@ -105,14 +103,6 @@ DriverSpan::DriverSpan() {
 
 DriverSpan::~DriverSpan() {
   if (begun_) spans.fetch_sub(1);
-}
-
-LoadSpan::LoadSpan() {
-  loads.fetch_add(span_.begun() ? 1 : 0);
-}
-
-LoadSpan::~LoadSpan() {
-  loads.fetch_sub(span_.begun() ? 1 : 0);
 }
 
 }  // namespace spillway

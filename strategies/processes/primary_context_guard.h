@@ -42,8 +42,11 @@ void end_spans_at_exit();
 // gone.
 void end_spans_before_what_is_loaded();
 
-// A span in which a thread of Spillway's own calls the driver. None begins from the process's exit on, when
-// the driver's library takes itself down; exit waits a moment for those that have begun.
+// A span in which a thread of Spillway's own calls the driver, or loads libraries. None begins from the
+// process's exit on, when the driver's library takes itself down. Exit waits for those that have begun, for
+// ten seconds at most: the driver's memory would go under a call, and where a library is loaded while exit
+// takes libraries down the loader starts those again that it needs and that are down already (LibTorch's end
+// the process then, as registered twice).
 class DriverSpan {
  public:
   DriverSpan();
@@ -54,21 +57,6 @@ class DriverSpan {
 
  private:
   bool begun_ = false;
-};
-
-// Such a span in which libraries are loaded. Exit waits until they are, for ten seconds at most: whoever
-// loads one while exit takes libraries down has the loader initialise those again that it needs and that are
-// down already (LibTorch's end the process then, as registered twice).
-class LoadSpan {
- public:
-  LoadSpan();
-  ~LoadSpan();
-  LoadSpan(const LoadSpan&) = delete;
-  LoadSpan& operator=(const LoadSpan&) = delete;
-  bool begun() const { return span_.begun(); }
-
- private:
-  DriverSpan span_;
 };
 
 }  // namespace spillway
