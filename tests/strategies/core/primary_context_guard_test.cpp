@@ -53,15 +53,13 @@ TEST(PrimaryContextGuard, HasItsNumberOnTheMachineWhateverIsVisible) {
 
 TEST(DriverSpanDeathTest, ExitWaitsForOneAndLetsNoneBegin) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // the simulator does not survive a fork
-  EXPECT_EXIT(exit_within(std::chrono::milliseconds(50)), ::testing::ExitedWithCode(0),
-              "ended none");
+  EXPECT_EXIT(exit_within(std::chrono::milliseconds(50)), ::testing::ExitedWithCode(0), "ended none");
 }
 
 // Host memory that is made on a busy machine takes that long, and so does LibTorch to load.
 TEST(DriverSpanDeathTest, ExitWaitsForALongOneToo) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(exit_within(std::chrono::milliseconds(600)), ::testing::ExitedWithCode(0),
-              "ended none");
+  EXPECT_EXIT(exit_within(std::chrono::milliseconds(600)), ::testing::ExitedWithCode(0), "ended none");
 }
 
 TEST(DriverSpan, SeveralAtATime) {
