@@ -1,5 +1,6 @@
 """gpu-check's tables find what they are there to find: wrong verdicts and errors over their bars, and kernels of AdamW
-that have other bits than a processor, are slow, or are not there. A first spill may be slow, a second one not.
+that have other bits than a processor, are slow, or are not there. A first spill may be slow, a second one not. What
+programs meet under `spillway run` is judged by what they print.
 
 The card and the rehearsal are made up here, so that the truth is known.
 """
@@ -10,9 +11,9 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tools"))
-from gpu_check import rehearsals, rescues, updates  # noqa: E402
+from gpu_check import hazards, rehearsals, rescues, updates  # noqa: E402
 from gpu_check.machine import CheckFailed  # noqa: E402
-from gpu_check.part import Part  # noqa: E402
+from gpu_check.part import NotRun, Part, check  # noqa: E402
 
 MIB = 1 << 20
 PEAKS = {"allocated": 1000 * MIB, "reserved": 1500 * MIB, "process": 1900 * MIB}
@@ -118,10 +119,90 @@ def moved(*ratios):
 
 
 assert "at 0.20, then 0.95 of a plain copy" in rescues.judge_spilled_memory(moved(0.2, 0.95), simulated=False)
-try:
-    rescues.judge_spilled_memory(moved(0.95, 0.2), simulated=False)
-except CheckFailed as error:
-    assert "bar 0.9 from the second on" in str(error), error
-else:
-    raise AssertionError("a slow second spill passed")
+
+
+def refused(judge, *arguments, error=CheckFailed):
+    """The text with which it is."""
+    try:
+        raise AssertionError(f"passed: {judge(*arguments)}")
+    except error as text:
+        return str(text)
+
+
+assert "bar 0.9 from the second on" in refused(lambda: rescues.judge_spilled_memory(moved(0.95, 0.2), simulated=False))
+
+
+def shared(**found):
+    return {"spillway here": True, "spillway in the other process": True, "its own bytes": True, "exit code": 0,
+            "moved": MIB, "tensors": {"1 bytes": {"read": "right", "written": "right"}}, **found}
+
+
+assert "every byte is right" in hazards.judge_shared_tensors(shared())
+for change, text in (({"spillway in the other process": False}, "in the other process: no"),
+                     ({"moved": 0}, "no memory"), ({"exit code": -11}, "ended with -11"),
+                     ({"tensors": {"9 bytes": {"read": "right", "written": "2 of 9"}}}, "9 bytes, written: 2 of 9")):
+    assert text in refused(hazards.judge_shared_tensors, shared(**change))
+
+THEN, OUT_OF_MEMORY = {"sum": True, "graph": "right"}, "OutOfMemoryError: CUDA out of memory"
+
+
+def captured(beside=(), within=(), **found):
+    return {"beside": {"growth": "done", "miss": OUT_OF_MEMORY, "graph": "right", "then": THEN, **dict(beside)},
+            "within": {"miss": OUT_OF_MEMORY, "graph": "right", "then": THEN, **dict(within)},
+            "uncaught": {"capture": OUT_OF_MEMORY, "then": THEN}, "failures": 3, "held": True, **found}
+
+
+assert "miss (OutOfMemoryError): right" in hazards.judge_captures(captured())
+assert "then AcceleratorError" in hazards.judge_captures(captured(within={"graph": "AcceleratorError: previous error"}))
+for change, text in (({"beside": {"graph": "AcceleratorError: invalidated"}}, "another thread's failure: Accelerator"),
+                     ({"beside": {"growth": OUT_OF_MEMORY}}, "new pages: OutOfMemoryError"),
+                     ({"within": {"graph": "wrong values"}}, "wrong values after"),
+                     ({"within": {"then": {"sum": True, "graph": "wrong values"}}}, "does not go on"),
+                     ({"held": False}, "other values"), ({"failures": 0}, "nothing was short")):
+    assert text in refused(hazards.judge_captures, captured(**change))
+
+
+class Ends:
+    """A `spillway run` that passes on what it should, but for one way in which the program ends."""
+    simulated, python = False, "python3"
+
+    def __init__(self, wrong=None, code=0):
+        self.codes = {**hazards.ENDS, **({wrong: code} if wrong else {})}
+
+    def start(self, command, environment, seconds):
+        return subprocess.CompletedProcess(command, self.codes[command[-1]], "used the card\n",
+                                           "torch.OutOfMemoryError: CUDA out of memory\nSpillway: out of memory")
+
+
+assert "code 7, signal 137, abort 134, memory 1" in hazards.ends(Ends(), pathlib.Path())
+for way in hazards.ENDS:
+    assert f"{way}: 0, not {hazards.ENDS[way]}" in refused(hazards.ends, Ends(way), pathlib.Path())
+
+assert "a: same, b: Error: no compiler" in hazards.judge_operands({"a": "same", "b": "Error: no compiler"})
+assert refused(hazards.judge_operands, {"a": "same", "b": "other bits"}) == "b: other bits"
+assert "b: with operands" in refused(hazards.judge_operands, {"a": "same", "b": "with operands on the host, Error: x"})
+refused(hazards.judge_operands, {"a": "does not repeat itself", "b": "Error: no compiler"}, error=NotRun)
+
+
+def waited(**found):
+    return {"said": "served", "queued": 0.1, "waited": 8.9, "right": True, "moved": MIB, **found}
+
+
+assert "served after 8.9 s, of 9.0 s of launches" in hazards.judge_long_queue(waited())
+assert "refused after 3.0 s: CUDA out" in refused(hazards.judge_long_queue, waited(said="CUDA out", waited=3.0))
+assert "no memory was moved" in refused(hazards.judge_long_queue, waited(moved=0))
+assert "wrong values" in refused(hazards.judge_long_queue, waited(right=False))
+refused(hazards.judge_long_queue, waited(queued=6.0, waited=3.0), error=NotRun)
+
+
+class Here:
+    machine = folder = None
+
+
+def no_compiler(machine, folder):
+    raise NotRun("no compiler")
+
+
+outcome = check("kernels", 1, no_compiler).outcome(Here())
+assert not outcome.failed and outcome.rows == ["| kernels | not run | no compiler |"], outcome.rows
 print("wrong verdicts and errors over their bars are found, and kernels that are wrong, slow or absent")

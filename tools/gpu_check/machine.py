@@ -110,21 +110,21 @@ class Machine:
     def seconds_left(self):
         return LONGEST if self.deadline is None else self.deadline - time.monotonic()
 
-    def start(self, command, environment):
+    def start(self, command, environment, seconds=LONGEST):
         left = self.seconds_left()
         if left <= 0:
             raise OutOfTime()
         try:
-            return run_for(self.prefix + [str(part) for part in command], min(LONGEST, left), cwd=ROOT,
+            return run_for(self.prefix + [str(part) for part in command], min(seconds, left), cwd=ROOT,
                            env=dict(self.environment, **environment))
         except subprocess.TimeoutExpired:
-            if left < LONGEST:
+            if left < seconds:
                 raise OutOfTime() from None
-            raise CheckFailed(f"no end after {LONGEST} s: {' '.join(map(str, command))}") from None
+            raise CheckFailed(f"no end after {seconds} s: {' '.join(map(str, command))}") from None
 
-    def run(self, command, **environment):
-        """The output of a command that has to succeed."""
-        done = self.start(command, environment)
+    def run(self, command, seconds=LONGEST, **environment):
+        """The output of a command that has to succeed within `seconds`."""
+        done = self.start(command, environment, seconds)
         require(done.returncode == 0,
                 f"exit code {done.returncode}: {' '.join((done.stderr or done.stdout).strip().splitlines()[-1:])}")
         return done.stdout

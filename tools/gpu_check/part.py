@@ -13,6 +13,10 @@ FAULTS = (CheckFailed, OSError, KeyError, IndexError, TypeError, ValueError, Zer
           subprocess.SubprocessError, json.JSONDecodeError)
 
 
+class NotRun(Exception):
+    """What a check needs and this machine does not have."""
+
+
 class Outcome:
     """Rows for the group's table, whether it failed, and figures as JSON."""
 
@@ -48,9 +52,13 @@ class Part:
 
 
 def check(name, seconds, look):
-    """A part of the group "checks": `look(machine, folder)` returns what it found or raises."""
-    return Part("checks", name, seconds, lambda setting: Outcome(
-        [f"| {name} | pass | {look(setting.machine, setting.folder)} |"]))
+    """A part of the group "checks": `look(machine, folder)` returns what it found or raises; NotRun is no failure."""
+    def run(setting):
+        try:
+            return Outcome([f"| {name} | pass | {look(setting.machine, setting.folder)} |"])
+        except NotRun as reason:
+            return Outcome([f"| {name} | not run | {reason} |"])
+    return Part("checks", name, seconds, run)
 
 
 class Setting:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Everything that gpu-check looks at, in the order of what decides most: what the driver does, whether values are
 right, what things cost, and programs."""
-from . import allocator, beyond, figures, hooks, manifest, overheads, probing, rehearsals, rescues, serving
+from . import allocator, beyond, figures, hazards, hooks, manifest, overheads, probing, rehearsals, rescues, serving
 from . import simulated_machine, techniques, updates
 from .machine import BUILD, CORPUS, ROOT, torch_version
 from .part import Group, Part
@@ -31,7 +31,7 @@ def programs(options):
 def all_parts(options):
     return [
         *probing.parts(), simulated_machine.PART, *figures.PARTS_OF_FIGURES, rescues.TRIALS,
-        *allocator.CHECKS, *rescues.CHECKS, *allocator.TRAINER_CHECKS, hooks.PART,
+        *allocator.CHECKS, *rescues.CHECKS, *hazards.CHECKS, *allocator.TRAINER_CHECKS, hooks.PART,
         Part("overheads", "libraries and workspaces", 60, overheads.look), updates.PART,
         *techniques.parts(options.technique), *beyond.PARTS, *serving.PARTS, *rehearsals.parts(programs(options))]
 
@@ -57,7 +57,8 @@ def obstacles(options):
     if packed and version not in packed["torch"]:
         yield (f"the allocator is for torch {', '.join(packed['torch'])}, not {version}",
                lambda part: part.name in ("allocator in PyTorch", "rescue in place", "training beyond its limit",
-                                          "memory moved to the host", "operand on the host", rescues.MOVES))
+                                          "memory moved to the host", "operand on the host", rescues.MOVES) or
+               part in hazards.CHECKS)
 
 
 def chosen(options):

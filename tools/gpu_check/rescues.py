@@ -3,7 +3,7 @@
 memory that is moved to the host, how fast, and what others say of it."""
 import json
 
-from .machine import BUILD, MIB, ROOT, require
+from .machine import BUILD, LONGEST, MIB, ROOT, require
 from .part import Outcome, Part, check
 
 SPILLWAY = BUILD / "bin/spillway"
@@ -61,12 +61,17 @@ def training_beyond_its_limit(machine, folder):
             f"{report['rescued']} failures served, {spills / MIB:.0f} MiB moved")
 
 
-def under_limit(machine, program, *words):
+def limit_of(machine):
+    return "1GiB" if machine.simulated else "8GiB"
+
+
+def under_limit(machine, program, *words, options=(), seconds=LONGEST, **environment):
     """The program's JSON, in a limit that holds much less than it asks for."""
-    limit = "1GiB" if machine.simulated else "8GiB"
+    limit = limit_of(machine)
     budget = machine.environment.get("SPILLWAY_HOST_BUDGET", limit)
     return json.loads(machine.run([*under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none",
-                                              "--host-budget", budget), machine.python, PROGRAMS / program, *words]))
+                                              "--host-budget", budget, *options),
+                                   machine.python, PROGRAMS / program, *words], seconds, **environment))
 
 
 def spilled_memory(machine, folder):
