@@ -132,6 +132,17 @@ def refused(judge, *arguments, error=CheckFailed):
 assert "bar 0.9 from the second on" in refused(lambda: rescues.judge_spilled_memory(moved(0.95, 0.2), simulated=False))
 
 
+def churned(**found):
+    return {"rounds": 5000, "wrong": 0, "refused": 0, "rescued": 1000, "lost": 0, "seconds": 41.0, **found}
+
+
+assert "1000 failures served, 0 not" in rescues.judge_moves(churned(), simulated=False)
+assert "640 failures served (bar 1000: the time was over)" in rescues.judge_moves(churned(rescued=640), simulated=False)
+assert "(bar" not in rescues.judge_moves(churned(rescued=40), simulated=True)
+assert "1 sums were wrong" in refused(rescues.judge_moves, churned(wrong=1), False)
+assert "nothing was short of memory" in refused(rescues.judge_moves, churned(rescued=0), False)
+
+
 def shared(**found):
     return {"spillway here": True, "spillway in the other process": True, "its own bytes": True, "exit code": 0,
             "moved": MIB, "tensors": {"1 bytes": {"read": "right", "written": "right"}}, **found}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""churn.py SECONDS: under `spillway run --mode replace --limit BYTES`, several threads allocate and launch while blocks
-are moved under them, and every block's sum is compared with what it should be. Prints counts as JSON."""
+"""churn.py SECONDS [MOST_SECONDS SERVED]: under `spillway run --mode replace --limit BYTES`, several threads allocate
+and launch while blocks are moved under them, and every block's sum is compared with what it should be. With SERVED it
+goes on until so many failures were served, or MOST_SECONDS are over. Prints counts as JSON."""
 import json
 import random
 import sys
@@ -21,9 +22,9 @@ def fill(block, value):
 class Churn:
     """Each thread owns some blocks, and each round asks for one more, for which others' or its own may have to move."""
 
-    def __init__(self, limit, seconds):
+    def __init__(self, limit, goes_on):
         self.count = limit // 4 * 3 // 4 // BLOCKS  # numbers of a block: three quarters of the limit are held
-        self.seconds, self.rounds, self.wrong, self.refused = seconds, 0, 0, 0
+        self.goes_on, self.rounds, self.wrong, self.refused = goes_on, 0, 0, 0
         self.lock = threading.Lock()
 
     def run(self, number):
@@ -32,8 +33,7 @@ class Churn:
         with torch.cuda.stream(stream):
             held = [torch.empty(self.count, dtype=torch.int32, device="cuda") for _ in range(BLOCKS // THREADS)]
             sums = [fill(block, chance.randrange(100)) for block in held]
-            end = time.monotonic() + self.seconds
-            while time.monotonic() < end:
+            while self.goes_on():
                 self.step(held, sums, chance)
 
     def step(self, held, sums, chance):
@@ -54,9 +54,14 @@ class Churn:
 
 
 def main():
+    least, most, served = map(float, sys.argv[1:] if len(sys.argv) > 2 else (sys.argv[1], 0, 0))
     torch.ones(1, device="cuda")
-    before = query()
-    churn = Churn(before.limit - before.context, float(sys.argv[1]))
+    before, start = query(), time.monotonic()
+
+    def goes_on():
+        seconds = time.monotonic() - start
+        return seconds < least or (seconds < most and query().rescued - before.rescued < served)
+    churn = Churn(before.limit - before.context, goes_on)
     threads = [threading.Thread(target=churn.run, args=(number,)) for number in range(THREADS)]
     for thread in threads:
         thread.start()
@@ -64,7 +69,8 @@ def main():
         thread.join()
     after = query()
     print(json.dumps({"rounds": churn.rounds, "wrong": churn.wrong, "refused": churn.refused,
-                      "rescued": after.rescued - before.rescued, "lost": after.gave_up - before.gave_up}))
+                      "rescued": after.rescued - before.rescued, "lost": after.gave_up - before.gave_up,
+                      "seconds": time.monotonic() - start}))
 
 
 if __name__ == "__main__":
