@@ -34,9 +34,10 @@ bool fill(int descriptor, uint64_t offset, uint64_t bytes, unsigned char value) 
   return true;
 }
 
-// By the library that holds the code: libc10_cuda.so has PyTorch's caching allocators and little else.
+// By the library that holds the code: libc10_cuda.so has PyTorch's caching allocators and little else. The
+// map is never destroyed: a thread may make memory while the process's exit waits for it.
 Taker taker_at(Site site) {
-  static std::unordered_map<Site, Taker> known;
+  static auto& known = *new std::unordered_map<Site, Taker>;
   const auto [entry, added] = known.try_emplace(site, Taker::kOther);
   if (!added) return entry->second;
   const std::string_view file = library_name(site);
