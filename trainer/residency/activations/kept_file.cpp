@@ -1,7 +1,6 @@
 #include "trainer/residency/activations/kept_file.h"
 
 #include <algorithm>
-#include <numeric>
 #include <ranges>
 
 #include "trainer/plan/schedule.h"
