@@ -82,11 +82,11 @@ std::vector<std::string> KeptFile::remarks() const {
   return file_->remarks();
 }
 
-// A last micro-batch of fewer rows has room in what the others took.
+// A last micro-batch of fewer rows has room in what the others took. A record without a home is no pass's.
 KeptFile::Record& KeptFile::with_room(size_t position, uint32_t layer, uint64_t bytes) {
   Record& record = records_[position];
   if (record.home != nullptr && record.bytes >= bytes) return record;
-  record = {.home = nullptr, .pass = record.pass};
+  record = {.home = nullptr, .pass = record.pass + 1};
   record.home = file_->home("the activations of layer " + std::to_string(layer), bytes);
   record.bytes = bytes;
   return record;
@@ -110,9 +110,10 @@ void KeptFile::written(size_t position) {
 
 void KeptFile::expect_before(size_t position) {
   std::vector<uint32_t> next;
-  for (const auto& [before, record] : records_ | std::views::reverse)
-    if (const auto number = record.home->record(); before < position && record.is_needed && number)
-      next.push_back(*number);
+  for (const auto& [before, record] : records_ | std::views::reverse) {
+    if (before >= position || !record.is_needed) continue;
+    if (const auto number = record.home->record()) next.push_back(*number);
+  }
   file_->expect(next);
 }
 

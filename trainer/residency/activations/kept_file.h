@@ -31,10 +31,10 @@ class KeptFile : public std::enable_shared_from_this<KeptFile> {
  private:
   class Home;
   struct Record {
-    std::shared_ptr<LayerHome> home;
-    uint64_t bytes = 0;      // that it has room for
-    uint64_t pass = 0;       // that has it
-    bool is_needed = false;  // for a backward
+    std::shared_ptr<LayerHome> home;  // null: the disk had no room for it
+    uint64_t bytes = 0;               // that it has room for
+    uint64_t pass = 0;                // that has it
+    bool is_needed = false;           // for a backward
   };
 
   Record& with_room(size_t position, uint32_t layer, uint64_t bytes) SPILLWAY_REQUIRES(mutex_);
