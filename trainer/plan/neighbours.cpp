@@ -50,9 +50,9 @@ bool offload_to_host(Plan* plan, const Shape& shape) {
 // From the host it would free nothing of a device.
 bool offload_to_nvme(Plan* plan, const Shape& shape) {
   const Place from = std::exchange(plan->offload_to, Place::kNvme);
-  if (plan->offload.empty() || from == Place::kNvme) return more_offload(plan, shape);
-  const bool moves = from == Place::kPeer;
-  return moves && (more_offload(plan, shape) || moves);
+  if (!plan->offload.empty() && from == Place::kHost) return false;
+  const bool moves = from == Place::kPeer && !plan->offload.empty();
+  return more_offload(plan, shape) || moves;
 }
 
 bool offload_to_peer(Plan* plan, const Shape& shape, const Machine& machine, uint32_t device) {

@@ -99,16 +99,12 @@ class ActivationsOnNvmeFailures : public BesideThePlainRun {
     records_ = fixture.step.records();
     return outcome;
   }
-  // At 1, 1 + every, ... until a run needs fewer.
-  uint64_t faults(IoFault fault, uint64_t every) {
-    uint64_t points = 0;
-    for (uint64_t n = 1; !HasFailure(); n += every, ++points) {
-      fault.at = n;
-      const Outcome outcome = under(fault);
-      if (FailingIo::fired == 0) break;
-      EXPECT_EQ(outcome, plain()) << n;
-    }
-    return points;
+  uint64_t faults(const IoFault& fault, uint64_t every) {
+    return at_each(fault, every, [this](const IoFault& of) {
+      const Outcome outcome = under(of);
+      EXPECT_EQ(outcome, plain()) << of.at;
+      return FailingIo::fired > 0;
+    });
   }
 
   const FailingIo failing_;

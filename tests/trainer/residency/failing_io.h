@@ -1,5 +1,7 @@
 // Failures of the reads and writes of a block store: the n-th of a kind, once or from there on.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -74,5 +76,16 @@ class FailingIo {
     std::deque<IoRequest*> failed_, flipped_;
   };
 };
+
+// Runs with the fault at 1, 1 + every, ... until a run needs fewer; returns how many had it.
+template <typename Run>
+uint64_t at_each(IoFault fault, uint64_t every, const Run& run) {
+  uint64_t points = 0;
+  for (uint64_t n = 1; !testing::Test::HasFailure(); n += every, ++points) {
+    fault.at = n;
+    if (!run(fault)) break;
+  }
+  return points;
+}
 
 }  // namespace spillway::trainer
