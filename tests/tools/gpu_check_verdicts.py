@@ -11,7 +11,8 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tools"))
-from gpu_check import hazards, rehearsals, rescues, updates  # noqa: E402
+from gpu_check import rehearsals, updates  # noqa: E402
+from gpu_check.checks import hazards, rescues, seen  # noqa: E402
 from gpu_check.machine import CheckFailed  # noqa: E402
 from gpu_check.part import NotRun, Part, check  # noqa: E402
 
@@ -111,11 +112,12 @@ failed, text = said_of_update(simulated=True, kernel_bytes_per_second=1)
 assert not failed and "not measured" in text, text
 
 
-def moved(*ratios):
+def moved(*ratios, back=0.95, back_bytes=64 * MIB):
     """What spilled_memory.py says of spills at so much of a plain copy's bandwidth."""
     uses = dict.fromkeys(("host", "device", "written", "zeroed"), "right")
     return {"uses": uses, "nccl": "right", "sharing": "shared", "attributes": {"type": 1, "device": 0, "managed": 0},
-            "spills": [{"bytes": 64 * MIB, "us": 1000 / ratio, "plain_us": 1000} for ratio in ratios]}
+            "spills": [{"bytes": 64 * MIB, "us": 1000 / ratio, "plain_us": 1000} for ratio in ratios],
+            "back": {"bytes": back_bytes, "us": 1000 / back, "plain_us": 1000}}
 
 
 assert "at 0.20, then 0.95 of a plain copy" in rescues.judge_spilled_memory(moved(0.2, 0.95), simulated=False)
@@ -130,6 +132,13 @@ def refused(judge, *arguments, error=CheckFailed):
 
 
 assert "bar 0.9 from the second on" in refused(lambda: rescues.judge_spilled_memory(moved(0.95, 0.2), simulated=False))
+
+
+assert "64 MiB came back at 0.95" in rescues.judge_spilled_memory(moved(0.2, 0.95), simulated=False)
+assert "came back at 0.50; bar 0.9" in refused(rescues.judge_spilled_memory, moved(0.2, 0.95, back=0.5), False)
+assert "came back" in rescues.judge_spilled_memory(moved(0.2, 0.95, back=0.5, back_bytes=2 * MIB), simulated=False)
+assert "and all back" in rescues.judge_spilled_memory(moved(0.2, 0.95, back=0.5), simulated=True)
+assert "nothing came back" in refused(rescues.judge_spilled_memory, moved(0.2, 0.95, back_bytes=0), True)
 
 
 def churned(**found):
@@ -216,4 +225,33 @@ def no_compiler(machine, folder):
 
 outcome = check("kernels", 1, no_compiler).outcome(Here())
 assert not outcome.failed and outcome.rows == ["| kernels | not run | no compiler |"], outcome.rows
+
+
+def ranks(**found):
+    ways = dict.fromkeys(("all-reduce", "broadcast"), "right")
+    right = {"before": ways, "moved": MIB, "after": ways, "what others did not use": "right", "beside it": "right"}
+    return [right, {**right, **found}]
+
+
+assert "2 collectives right" in hazards.judge_ranks(ranks())
+for change, text in (({"moved": 0}, "rank 1: no memory"),
+                     ({"after": {"all-reduce": "3 of 9"}}, "after that: all-reduce: 3"),
+                     ({"before": {"broadcast": "3 of 9"}}, "before its memory moved: broadcast: 3"),
+                     ({"beside it": "wrong values"}, "after all: beside it")):
+    assert text in refused(hazards.judge_ranks, ranks(**change))
+
+CUPTI, SAW = {"kernels": seen.COUNT, "graphs": seen.COUNT}, 2 * seen.COUNT
+assert f"{SAW} launches seen, as many as CUPTI" in seen.judge_launches(SAW, CUPTI, False)
+assert "library saw 7 launches" in refused(seen.judge_launches, 7, CUPTI, False)
+assert f"{SAW + 1} launches seen, by CUPTI" in refused(seen.judge_launches, SAW + 1, CUPTI, False)
+for hooked, simulated in ((SAW, False), (seen.COUNT, True)):
+    assert "CUPTI tells nothing" in refused(seen.judge_launches, hooked, dict.fromkeys(CUPTI, 0), simulated, error=NotRun)
+assert "library saw 0" in refused(seen.judge_launches, 0, dict.fromkeys(CUPTI, 0), True)
+
+SERVED = seen.CALLS
+OWN, OTHER = {"library": "libc10_cuda.so"}, {"library": "libffi.so.8"}
+assert "to be of libc10_cuda.so, libffi.so.8; the cache" in seen.judge_calls(SERVED, [OWN, OTHER])
+assert "found to be PyTorch's, but nobody" in refused(seen.judge_calls, SERVED, [{"library": None}])
+assert "taken for PyTorch's" in refused(seen.judge_calls, SERVED, [OWN])
+assert "another library: error 2" in refused(seen.judge_calls, {**SERVED, "another library": "error 2"}, [OWN, OTHER])
 print("wrong verdicts and errors over their bars are found, and kernels that are wrong, slow or absent")

@@ -141,8 +141,12 @@ class Machine:
                   "--json", result, "--set", f"run.out={folder / 'run'}", *options])
         return dict(json.loads(result.read_text()), losses=(folder / "run/losses.txt").read_text().splitlines())
 
-    def report(self, trace):
-        """What `spillway report` says of a trace's run; on the host, whatever the machine is."""
+    def whole_report(self, trace):
+        """What `spillway report` says of a trace; on the host, whatever the machine is."""
         done = run_for([str(BUILD / "bin/spillway"), "report", "--json", str(trace)], LONGEST, env=self.environment)
         require(done.returncode == 0, f"spillway report: {done.stderr.strip()[-300:]}")
-        return json.loads(done.stdout)["run"]
+        return json.loads(done.stdout)
+
+    def report(self, trace):
+        """Of the trace's run."""
+        return self.whole_report(trace)["run"]

@@ -51,14 +51,19 @@ class Part:
             return Outcome([self.failure(text.replace("|", "/")[:600])], failed=True, data={"error": text})
 
 
-def check(name, seconds, look):
-    """A part of the group "checks": `look(machine, folder)` returns what it found or raises; NotRun is no failure."""
+def check_with(name, seconds, look):
+    """A part of the group "checks": `look(setting)` returns what it found or raises; NotRun is no failure."""
     def run(setting):
         try:
-            return Outcome([f"| {name} | pass | {look(setting.machine, setting.folder)} |"])
+            return Outcome([f"| {name} | pass | {look(setting)} |"])
         except NotRun as reason:
             return Outcome([f"| {name} | not run | {reason} |"])
     return Part("checks", name, seconds, run)
+
+
+def check(name, seconds, look):
+    """The same of `look(machine, folder)`."""
+    return check_with(name, seconds, lambda setting: look(setting.machine, setting.folder))
 
 
 class Setting:
@@ -66,3 +71,10 @@ class Setting:
 
     def __init__(self, machine, folder, data, options):
         self.machine, self.folder, self.data, self.options = machine, folder, data, options
+
+    def with_two_cards(self):
+        """The machine with two cards, or None."""
+        if self.machine.simulated:
+            return self.machine.beside("--gpu", self.options.simulated, "--gpus", "2", "--values", "compute")
+        count = self.machine.run([self.machine.python, "-c", "import torch; print(torch.cuda.device_count())"])
+        return self.machine if int(count) > 1 else None

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Everything that gpu-check looks at, in the order of what decides most: what the driver does, whether values are
 right, what things cost, and programs."""
-from . import allocator, beyond, figures, hazards, hooks, manifest, overheads, probing, rehearsals, rescues, serving
-from . import simulated_machine, techniques, updates
+from . import beyond, figures, hooks, manifest, overheads, probing, rehearsals, serving, simulated_machine, techniques
+from . import updates
+from .checks import allocator, hazards, rescues, seen
 from .machine import BUILD, CORPUS, ROOT, torch_version
 from .part import Group, Part
 
@@ -31,7 +32,8 @@ def programs(options):
 def all_parts(options):
     return [
         *probing.parts(), simulated_machine.PART, *figures.PARTS_OF_FIGURES, rescues.TRIALS,
-        *allocator.CHECKS, *rescues.CHECKS, *hazards.CHECKS, *allocator.TRAINER_CHECKS, hooks.PART,
+        *allocator.CHECKS, *rescues.CHECKS, *hazards.CHECKS, *seen.CHECKS,
+        *allocator.TRAINER_CHECKS, hooks.PART,
         Part("overheads", "libraries and workspaces", 60, overheads.look), updates.PART,
         *techniques.parts(options.technique), *beyond.PARTS, *serving.PARTS, *rehearsals.parts(programs(options))]
 
@@ -58,7 +60,7 @@ def obstacles(options):
         yield (f"the allocator is for torch {', '.join(packed['torch'])}, not {version}",
                lambda part: part.name in ("allocator in PyTorch", "rescue in place", "training beyond its limit",
                                           "memory moved to the host", "operand on the host", rescues.MOVES) or
-               part in hazards.CHECKS)
+               part in (*hazards.CHECKS, *seen.CHECKS))
 
 
 def chosen(options):

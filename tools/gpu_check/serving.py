@@ -4,7 +4,7 @@ import json
 import re
 
 from .beyond import BITS, judged, not_run, part, same_bits, shape_of
-from .machine import BUILD, CORPUS, PYTHON, require
+from .machine import BUILD, CORPUS, require
 from .techniques import settings_of, train
 
 # layers, width, heads, context, steps of training, requests, tokens of each
@@ -97,17 +97,9 @@ def look_at_tokens(setting):
                   {"speed": whole.speed, "pre-empted": tight.preempted})
 
 
-def with_two_cards(setting):
-    """The machine with two cards, or None."""
-    if setting.machine.simulated:
-        return setting.machine.beside("--gpu", setting.options.simulated, "--gpus", "2", "--values", "compute")
-    count = setting.machine.run([PYTHON, "-c", "import torch; print(torch.cuda.device_count())"])
-    return setting.machine if int(count) > 1 else None
-
-
 def look_at_two(name, bar, look):
     def run(setting):
-        machine = with_two_cards(setting)
+        machine = setting.with_two_cards()
         return look(setting, machine) if machine else not_run(name, bar, "this machine has one card")
     return run
 

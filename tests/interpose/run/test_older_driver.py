@@ -5,7 +5,9 @@ import unittest
 import torch
 from case import BUILD, Case
 
-FOR_CUDA_13 = unittest.skipIf(torch.version.cuda.startswith("12."), "this PyTorch is for CUDA 12")
+CUDA_12 = torch.version.cuda.startswith("12.")
+FOR_CUDA_13 = unittest.skipIf(CUDA_12, "this PyTorch is for CUDA 12")
+FOR_CUDA_12 = unittest.skipUnless(CUDA_12, "this PyTorch is for CUDA 13")  # that of 2.8 to 2.10: tools/torch-matrix
 
 
 class OlderDriver(Case):
@@ -65,6 +67,24 @@ print(runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(1 << 50)))
         ended = self.run_on(sys.executable, "-c", program, card=self.on("driver-12.8"))
         self.assertEqual(ended.output, "2\n", ended.errors)
         self.assertIn("1 memory failure met", ended.line)
+
+    @FOR_CUDA_12
+    def test_pytorch_of_cuda_12_goes_on_beyond_its_card(self):
+        program = """
+import torch
+held = [torch.full((256 << 20,), number, dtype=torch.uint8, device="cuda") for number in range(12)]
+print([int(tensor.min()) == int(tensor.max()) == number for number, tensor in enumerate(held)].count(True))
+"""
+        for profile in ("driver-12.2", "driver-12.8"):
+            with self.subTest(profile):
+                card = ("--capacity", "2GiB", "--profile", profile)
+                native = self.simulate(sys.executable, "-c", program, card=card)
+                self.assertIn("torch.OutOfMemoryError", native.errors)
+                ended = self.run_on(sys.executable, "-c", program, card=card,
+                                    options=["--mode", "replace", "--host-budget", "4GiB", "--max-slowdown", "none"])
+                self.assertEqual(ended.output, "12\n", ended.errors)
+                self.assertRegex(ended.line, r"(\d+) memory failures? met, \1 rescued")
+                self.assertIn("spill_to_host", next(iter(ended.reports.values())))
 
     @FOR_CUDA_13
     def test_the_runtime_says_so_itself(self):

@@ -72,7 +72,7 @@ class Archive(Unpacked):
         found = self.folder / "programs"
         ended = self.run_there(self.tree / "tools/gpu-check", "--list")
         self.assertIn("checks: rescue in place", ended.stdout)
-        code = ("import sys; sys.path.insert(0, 'tools'); from gpu_check import allocator; "
+        code = ("import sys; sys.path.insert(0, 'tools'); from gpu_check.checks import allocator; "
                 "from gpu_check.machine import Machine; import pathlib; "
                 f"print(allocator.allocator_in_pytorch(Machine('--gpu', '{CARD}'), pathlib.Path('{found}')))")
         found.mkdir()

@@ -4,17 +4,19 @@ prints as JSON how fast that was and what the driver, PyTorch and NCCL say of su
 
 Two tensors of three fifths of the limit each: the second is served by moving the end of the first, but for its last
 page, which others may share. A third in the second's place, of four fifths, has more of the first moved: by then the
-driver has made host memory and Spillway has seen that it is needed. Every check reads or writes 4 MiB of what was
-moved.
+driver has made host memory and Spillway has seen that it is needed. When that is freed, the first comes back. Every
+check reads or writes 4 MiB of what was moved.
 """
 import ctypes
 import json
 import tempfile
+import time
 
 import torch
 from spillway_memory import query
 
 MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED = 2, 9, 8  # of CUpointer_attribute
+LOOKS = 400  # until what was moved has to be back
 PART, BEFORE_END = 1 << 20, 1 << 22  # elements: what is looked at, and its end's distance from the tensor's
 
 
@@ -24,10 +26,12 @@ def attribute(address, which):
     return value.value if status == 0 else f"error {status}"
 
 
-def plain_copy_us(source, bytes_):
-    """The fastest of five copies of so many bytes to pinned host memory."""
+def plain_copy_us(tensor, bytes_, back=False):
+    """The fastest of five copies of so many bytes to pinned host memory, or from there."""
     target = torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
-    view = source.view(torch.uint8)[:bytes_]
+    view = tensor.view(torch.uint8)[:bytes_]
+    if back:
+        target, view = view, target
     best = float("inf")
     for _ in range(5):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -43,6 +47,24 @@ def spill(before, after, source):
     """What moved between two moments, in how long, and what a plain copy of as much takes."""
     moved = after.spilled - before.spilled
     return {"bytes": moved, "us": after.rescue_us - before.rescue_us, "plain_us": plain_copy_us(source, moved)}
+
+
+def way_back():
+    """What came back at once when there was room for a while, in how long, and what a plain copy of as much takes.
+
+    Spillway looks at every 1,024th use, here of a view. The other looks tell what the loop itself takes."""
+    used, alone = torch.zeros(1 << 20, device="cuda"), []
+    for _ in range(LOOKS):
+        before, begin = query().spilled, time.perf_counter()
+        for _ in range(1024):
+            used.view(-1)
+            torch.empty(1, device="cuda")
+        us, moved = (time.perf_counter() - begin) * 1e6, before - query().spilled
+        if moved > 0:
+            plain = plain_copy_us(torch.empty(moved, dtype=torch.uint8, device="cuda"), moved, back=True)
+            return {"bytes": moved, "us": us - min(alone, default=0), "plain_us": plain}
+        alone.append(us)
+    return {"bytes": 0, "us": 0, "plain_us": 0}
 
 
 def copies(part, expected):
@@ -123,10 +145,16 @@ def main():
         "limit": limit, "spills": spills,
         "attributes": {"type": attribute(address, MEMORY_TYPE), "device": attribute(address, DEVICE_ORDINAL),
                        "managed": attribute(address, IS_MANAGED)},
-        "uses": copies(part, expected), "nccl": nccl(part, expected), "sharing": sharing(cold),
+        "uses": copies(part, expected), "nccl": nccl(part, expected),
     }
     hot.fill_(7)
     result["uses"]["beside a full device"] = "right" if torch.equal(part.cpu(), expected) else "wrong values"
+    del hot
+    result["back"] = way_back()
+    result["uses"]["back on the device"] = "right" if torch.equal(part.cpu(), expected) else "wrong values"
+    hot = torch.empty(count * 4 // 3, dtype=torch.int32, device="cuda")
+    result["sharing"] = sharing(cold)  # last: what others may use does not move again
+    hot.fill_(8)
     print(json.dumps(result))
 
 

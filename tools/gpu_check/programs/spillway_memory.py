@@ -19,10 +19,10 @@ class Memory(ctypes.Structure):
         "spilled").split())]
 
 
-def query():
+def query(device=0):
     memory = Memory(ctypes.sizeof(Memory))
     core = spillway.core()
-    if core.spillway_query(0, ctypes.byref(memory)) != 0:
+    if core.spillway_query(device, ctypes.byref(memory)) != 0:
         raise SystemExit(core.spillway_last_error().decode())
     return memory
 

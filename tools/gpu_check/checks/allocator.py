@@ -2,8 +2,8 @@
 """Whether Spillway's allocator gives a program the values that PyTorch's own gives it, with room and without."""
 import json
 
-from .machine import BUILD, MIB, PYTHON, require, require_same_training
-from .part import check
+from ..machine import BUILD, MIB, PYTHON, require, require_same_training
+from ..part import check
 
 PAGE = 2 * MIB
 

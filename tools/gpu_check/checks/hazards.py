@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """What ends programs, or gives them wrong values, where an allocator under them does not expect it: streams that are
 gone, memory that two processes share, captures. Each check is a program under `spillway run --mode replace`."""
-from .machine import MIB, ROOT, require
-from .part import NotRun, check
+import json
+
+from ..machine import MIB, ROOT, require
+from ..part import NotRun, check, check_with
 from .rescues import PROGRAMS, limit_of, under_limit, under_run
 
 DESTROYED_STREAM = ROOT / "tests/interpose/programs/destroyed_stream.py"
@@ -113,6 +115,32 @@ def judge_long_queue(said):
             f"{said['moved'] / MIB:.0f} MiB moved, values right")
 
 
+def two_ranks(setting):
+    """Two processes, a card each, and NCCL between them on memory that moves in each."""
+    machine = setting.with_two_cards()
+    if machine is None:
+        raise NotRun("this machine has one card")
+    folder, limit = setting.folder / "ranks", limit_of(machine)
+    folder.mkdir()
+    machine.run([*under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none", "--host-budget",
+                            machine.environment.get("SPILLWAY_HOST_BUDGET", limit), "--trace", folder / "ranks.spill"),
+                 machine.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                 PROGRAMS / "two_ranks.py", folder], SECONDS)
+    return judge_ranks([json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)])
+
+
+def judge_ranks(ranks):
+    for rank, said in enumerate(ranks):
+        require(said["moved"] > 0, f"rank {rank}: no memory was moved")
+        whole = {way: said[way] for way in ("what others did not use", "beside it")}
+        for when, ways in (("before its memory moved", said["before"]), ("after that", said["after"]),
+                           ("after all", whole)):
+            wrong = [f"{way}: {text}" for way, text in ways.items() if text != "right"]
+            require(not wrong, f"rank {rank}, {when}: {'; '.join(wrong)}")
+    return (f"{len(ranks[0]['after'])} collectives right on memory of which {ranks[0]['moved'] / MIB:.0f} and "
+            f"{ranks[1]['moved'] / MIB:.0f} MiB were moved to the host")
+
+
 def kind(outcome):
     """Without the error's text."""
     return outcome.split(":")[0]
@@ -129,4 +157,5 @@ CHECKS = [
     check("failures during a capture", 20, captures),
     check("kernels with moved operands", 30, moved_operands),
     check("a request behind a long queue", 25, long_queue),
+    check_with("NCCL between two ranks", 40, two_ranks),
 ]

@@ -3,14 +3,15 @@
 memory that is moved to the host, how fast, and what others say of it."""
 import json
 
-from .machine import BUILD, LONGEST, MIB, ROOT, require
-from .part import Outcome, Part, check
+from ..machine import BUILD, LONGEST, MIB, ROOT, require
+from ..part import Outcome, Part, check
 
 SPILLWAY = BUILD / "bin/spillway"
 MOVES = "moves under launches"
 PROGRAMS = ROOT / "tools/gpu_check/programs"
 SERVED = 1000  # failures of programs that launch while blocks move
 BANDWIDTH = 0.9  # of a plain copy's, from the second spill on: the first one has its host memory made
+LEAST_JUDGED = 64 * MIB  # that come back at once
 
 
 def under_run(*options):
@@ -66,13 +67,14 @@ def limit_of(machine):
     return "1GiB" if machine.simulated else "8GiB"
 
 
-def under_limit(machine, program, *words, options=(), seconds=LONGEST, **environment):
-    """The program's JSON, in a limit that holds much less than it asks for."""
+def under_limit(machine, program, *words, options=(), seconds=LONGEST, before=(), **environment):
+    """The program's JSON, in a limit that holds much less than it asks for. `before`: what starts `spillway run`."""
     limit = limit_of(machine)
     budget = machine.environment.get("SPILLWAY_HOST_BUDGET", limit)
-    return json.loads(machine.run([*under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none",
-                                              "--host-budget", budget, *options),
-                                   machine.python, PROGRAMS / program, *words], seconds, **environment))
+    printed = machine.run([*before, *under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none",
+                                               "--host-budget", budget, *options),
+                           machine.python, PROGRAMS / program, *words], seconds, **environment)
+    return json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
 
 
 def spilled_memory(machine, folder):
@@ -86,8 +88,14 @@ def judge_spilled_memory(said, simulated):
     moved = "then ".join(f"{spill['bytes'] / MIB:.0f} MiB " for spill in said["spills"]) + "moved"
     speed = "at " + ", then ".join(f"{speed:.2f}" for speed in speeds) + " of a plain copy's bandwidth"
     require(simulated or min(speeds[1:]) >= BANDWIDTH, f"{moved} {speed}; bar {BANDWIDTH} from the second on")
+    back = said["back"]
+    require(back["bytes"] > 0, "nothing came back when there was room")
+    speed_back = back["plain_us"] / back["us"]
+    returned = f"{back['bytes'] / MIB:.0f} MiB came back at {speed_back:.2f}"
+    require(simulated or back["bytes"] < LEAST_JUDGED or speed_back >= BANDWIDTH, f"{returned}; bar {BANDWIDTH}")
     attributes = said["attributes"]
-    return (f"{moved}, {'time is not simulated' if simulated else speed}; kernels, copies, memset and NCCL right; "
+    times = f"{moved} and all back; time is not simulated" if simulated else f"{moved} {speed}; {returned}"
+    return (f"{times}; kernels, copies, memset and NCCL right; "
             f"driver: memory type {attributes['type']}, device {attributes['device']}, managed "
             f"{attributes['managed']}; sharing: {said['sharing']}")
 
