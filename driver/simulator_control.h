@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 8u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 9u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -30,11 +30,12 @@ typedef struct SpillwayRange {
   CUdeviceptr address;
   uint64_t bytes;
   uint32_t writes; /* 0: reads only */
-  /* Since version 7. 1: of a matrix product, which reads it once for each tile of its result. */
+  /* Since version 9, of a factor of a matrix product: the rows of the result that a left one has, or the
+   * columns that a right one has; and the others, for each tile of which it is read again. 0: no factor. */
 #ifdef __cplusplus
-  uint32_t product = 0;
+  uint32_t own = 0, other = 0;
 #else
-  uint32_t product;
+  uint32_t own, other;
 #endif
 } SpillwayRange;
 

@@ -9,7 +9,6 @@
 
 #include "libtorch/kernels/operators/alias.h"
 #include "libtorch/kernels/other_libraries.h"
-#include "libtorch/kernels/products.h"
 #include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
@@ -109,7 +108,14 @@ c10::DeviceIndex Call::device() {
   return device_;
 }
 
-void Call::add_range(const at::Tensor& tensor, bool writes) {
+// The tensors of a product come first among its inputs.
+libtorch::Extents Call::extents_of(size_t argument) const {
+  if (!left_factor_ || arguments_.size() < *left_factor_ + 2) return {};
+  return libtorch::extents_of(argument, *left_factor_, arguments_[*left_factor_].original,
+                              arguments_[*left_factor_ + 1].original);
+}
+
+void Call::add_range(const at::Tensor& tensor, bool writes, libtorch::Extents extents) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   if (impl->numel() == 0) return;
   int64_t last = 0;
@@ -118,7 +124,7 @@ void Call::add_range(const at::Tensor& tensor, bool writes) {
   for (size_t i = 0; i < sizes.size(); ++i) last += (sizes[i] - 1) * strides[i];
   const uint64_t bytes = static_cast<uint64_t>(last + 1) * impl->itemsize();
   ranges_.push_back(
-      {reinterpret_cast<CUdeviceptr>(impl->data()), bytes, writes ? 1u : 0u, product_ ? 1u : 0u});
+      {reinterpret_cast<CUdeviceptr>(impl->data()), bytes, writes ? 1u : 0u, extents.own, extents.other});
   touched_bytes_ += static_cast<uint64_t>(impl->numel()) * impl->itemsize();
 }
 
@@ -129,7 +135,8 @@ bool Call::may_write(const Argument& argument) const {
 
 // Notes what the captured operator is about to write.
 void Call::record_arguments() {
-  for (const Argument& argument : arguments_) add_range(argument.original, may_write(argument));
+  for (size_t i = 0; i < arguments_.size(); ++i)
+    add_range(arguments_[i].original, may_write(arguments_[i]), extents_of(i));
   preserve_before_writing(stream_, ranges_.data(), ranges_.size());
   record_ranges(ranges_.data(), ranges_.size());
   ranges_.clear();
@@ -137,7 +144,7 @@ void Call::record_arguments() {
 
 void Call::begin() {
   const c10::DeviceIndex device = this->device();
-  product_ = is_product(name_);
+  left_factor_ = libtorch::left_factor(name_);
   if (is_replaying()) {  // the graph has its place on the stream already, and its memory
     below_autograd_.emplace(kAboveBackend);
     return;
@@ -147,7 +154,8 @@ void Call::begin() {
   if (is_recording()) {
     record_arguments();
   } else {
-    for (const Argument& argument : arguments_) add_range(argument.original, argument.writes);
+    for (size_t i = 0; i < arguments_.size(); ++i)
+      add_range(arguments_[i].original, arguments_[i].writes, extents_of(i));
     // Without ranges too: what is allocated below may be bytes that earlier work on the stream still writes.
     submit(stream_, name_, ranges_.data(), ranges_.size(), kLaunchNs + touched_bytes_ / kBytesPerNs);
     ranges_.clear();

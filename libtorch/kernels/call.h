@@ -21,6 +21,7 @@
 #include "libtorch/kernels/operators/sparse.h"
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
+#include "libtorch/products.h"
 
 namespace spillway::kernels {
 
@@ -62,13 +63,14 @@ class Call {
   const Argument* find(const void* key) const;
   void remember(size_t index);
   void move_to_device(c10::StorageImpl* storage);
-  void add_range(const at::Tensor& tensor, bool writes);
+  libtorch::Extents extents_of(size_t argument) const;
+  void add_range(const at::Tensor& tensor, bool writes, libtorch::Extents extents = {});
   bool may_write(const Argument& argument) const;
   void record_arguments();
   void take_over_changes(const Argument& argument);
 
   const char* name_;
-  bool product_ = false;
+  std::optional<size_t> left_factor_;
   c10::DeviceIndex device_ = -1;
   bool host_arguments_allowed_ = false;
   c10::SmallVector<Argument, 6> arguments_;

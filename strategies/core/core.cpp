@@ -382,9 +382,9 @@ void core_on_pressure(void (*call)(void)) {
     Process::get().allocator()->set_pressure(call);
 }
 
-void core_touch(const void* address) {
+void core_touch(const void* address, uint32_t reads) {
   if (Allocator* allocator = Process::get().allocator()) {
-    touch(*allocator, address_of(address));
+    touch(*allocator, address_of(address), std::max(reads, 1U));
     unspill_now_and_then(*allocator, *Process::get().ladder(), [] { return Process::get().spill_limits(); });
   }
 }

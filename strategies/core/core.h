@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 13u
+#define SPILLWAY_CORE_VERSION 14u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -207,10 +207,11 @@ typedef struct spillway_core_table {
   /* `call` is called once, on a thread that allocates, when memory becomes short. From then on `touch` helps
    * to choose what to move. */
   void (*on_pressure)(void (*call)(void));
-  /* The block that begins at `address` is about to be used by work that this thread queues after the call.
-   * What is no block's beginning is passed over. May move blocks back: the caller holds no lock that a thread
-   * which launches may need. */
-  void (*touch)(const void* address);
+  /* The block that begins at `address` is about to be used by work that this thread queues after the call,
+   * which reads it `reads` times; 0 counts as 1. Of several calls before the next allocation or free that
+   * with the most reads counts, since operators call others. What is no block's beginning is passed over. May
+   * move blocks back: the caller holds no lock that a thread which launches may need. */
+  void (*touch)(const void* address, uint32_t reads);
 
   /* The process's one budget, by SPILLWAY_LIMIT and SPILLWAY_RESERVE; it stays for ever. Does not start the
    * core. Null: a setting is wrong, and spillway_last_error() says which. */

@@ -1,4 +1,4 @@
-// How often blocks are used, as far as the program is seen to use them: which would be missed least.
+// How often blocks are read, as far as the program is seen to use them: which would be missed least.
 //
 // Thread-safety: guarded by the heap's lock. Its time is the place in the order of allocations and frees.
 // Errors: none.
@@ -29,18 +29,19 @@ struct Coldness {
 class AccessFrequency {
  public:
   static void begin(Block* block, uint64_t order) {
-    block->touched = order;
+    block->touched = order << kPlaceBits;
     block->history = order << kUsesBits;
   }
-  // An operator that calls others, and views, tell of one use several times: at one place in the order it is
-  // one. False: it was counted already.
-  bool touch(Block* block, uint64_t order) {
+  // Work reads the block `reads` times. An operator that calls others, and views, tell of one use several
+  // times: at one place in the order that with the most reads counts. How many reads were not counted yet.
+  uint32_t touch(Block* block, uint64_t order, uint32_t reads) {
     ++touches_;
-    const uint64_t uses = block->history & kMostUses;
-    if (uses != 0 && block->touched == order) return false;
-    block->touched = order;
-    if (uses != kMostUses) ++block->history;
-    return true;
+    const uint64_t known = place(block) == order ? block->touched & kMostAtOnce : 0,
+                   now = std::min<uint64_t>(reads, kMostAtOnce);
+    if (now <= known) return 0;
+    block->touched = order << kPlaceBits | now;
+    block->history += std::min(now - known, kMostUses - (block->history & kMostUses));
+    return static_cast<uint32_t>(now - known);
   }
 
   // From this place on uses are known.
@@ -50,22 +51,26 @@ class AccessFrequency {
   // By fewer uses no program is judged.
   bool knows_the_program() const { return touches_ >= kLeastTouches; }
 
-  // Uses for each place in the order, since uses are learnt. What was never seen in use has the least.
+  // Reads for each place in the order, since uses are learnt. What was never seen in use has the least.
   double of(const Block* block, uint64_t order) const {
     const uint64_t since = std::max(born(block), learning_since_);
     return static_cast<double>((block->history & kMostUses) + 1) / static_cast<double>(order - since + 1);
   }
   // Used a moment ago: what is about to be queued may use it again.
-  static bool recent(const Block* block, uint64_t order) { return order - block->touched < kRecent; }
+  static bool recent(const Block* block, uint64_t order) { return order - place(block) < kRecent; }
   static uint64_t born(const Block* block) { return block->history >> kUsesBits; }
   Coldness coldness(const Block* block, uint64_t order) const {
     return {recent(block, order), of(block, order), born(block)};
   }
 
  private:
+  static uint64_t place(const Block* block) { return block->touched >> kPlaceBits; }
+
   static constexpr uint64_t kRecent = 64;  // allocations and frees
   static constexpr uint64_t kLeastTouches = 64;
-  static constexpr unsigned kUsesBits = 16;
+  // A trillion allocations and frees, 16 million reads of a block.
+  static constexpr unsigned kPlaceBits = 16, kUsesBits = 24;
+  static constexpr uint64_t kMostAtOnce = (1u << kPlaceBits) - 1;
   static constexpr uint64_t kMostUses = (1u << kUsesBits) - 1;
 
   uint64_t touches_ = 0;         // of all blocks

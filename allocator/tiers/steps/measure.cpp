@@ -73,10 +73,10 @@ void add(HeapState& heap, const StepSample& step) {
 
 }  // namespace
 
-StepBoundary note_use(HeapState& heap, Block* block) {
+StepBoundary note_use(HeapState& heap, Block* block, uint32_t reads) {
   TierState& tiers = heap.tiers;
-  const bool again = !tiers.access.touch(block, heap.order);
-  if ((block->shared & kSpilled) != 0 && !again) tiers.link_us += link_us_of(heap, block);
+  const uint32_t more = tiers.access.touch(block, heap.order, reads);
+  if ((block->shared & kSpilled) != 0 && more != 0) tiers.link_us += more * link_us_of(heap, block);
   if (!heap.shared.times_steps || !tiers.access.is_learning() ||
       heap.tiling.arena_of(block).stream() != kMarked)
     return StepBoundary::kNone;

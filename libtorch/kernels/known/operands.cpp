@@ -6,13 +6,12 @@
 #include <algorithm>
 
 #include "libtorch/kernels/known/known_values.h"
-#include "libtorch/kernels/products.h"
 #include "libtorch/kernels/tensors.h"
 
 namespace spillway::kernels {
 
 // A result that is one of the inputs was counted as that.
-void Operands::add(const at::Tensor& tensor, bool writes) {
+void Operands::add(const at::Tensor& tensor, bool writes, libtorch::Extents extents) {
   const auto extent = extent_of(tensor);
   if (!extent) return;
   const auto known = std::ranges::find(ranges_, extent->address, &SpillwayRange::address);
@@ -23,17 +22,17 @@ void Operands::add(const at::Tensor& tensor, bool writes) {
   device_ = tensor.device().index();
   // A view whose rows lie apart spans more than it has, and one that repeats a row has more than it spans.
   bytes_ += std::min<uint64_t>(extent->bytes, tensor.nbytes());
-  ranges_.push_back({extent->address, extent->bytes, writes ? 1u : 0u, product_ ? 1u : 0u});
+  ranges_.push_back({extent->address, extent->bytes, writes ? 1u : 0u, extents.own, extents.other});
 }
 
 void Operands::collect(const KnownOperator& op, const char* name, c10::ArrayRef<const c10::IValue> inputs) {
   wanted_ = simulator().operators_take_time() != 0;
   if (!wanted_) return;
-  product_ = is_product(name);
-  operations_ = operations_of(name, inputs);
+  operations_ = libtorch::operations_of(name, inputs);
+  const libtorch::InputExtents extents(name, inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool writes = std::ranges::find(op.written, i) != op.written.end();
-    for_each_tensor(inputs[i], [&](const at::Tensor& tensor) { add(tensor, writes); });
+    for_each_tensor(inputs[i], [&](const at::Tensor& tensor) { add(tensor, writes, extents.of(i)); });
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "libtorch/kernels/known/known_operators.h"
 #include "libtorch/kernels/simulator.h"
+#include "libtorch/products.h"
 
 namespace spillway::kernels {
 
@@ -21,9 +22,9 @@ class Operands {
   void charge(const std::vector<c10::IValue>& results);
 
  private:
-  void add(const at::Tensor& tensor, bool writes);
+  void add(const at::Tensor& tensor, bool writes, libtorch::Extents extents = {});
 
-  bool wanted_ = false, product_ = false;
+  bool wanted_ = false;
   uint64_t bytes_ = 0;
   double operations_ = 0;
   c10::DeviceIndex device_ = -1;

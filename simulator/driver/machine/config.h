@@ -49,8 +49,8 @@ struct DriverBehaviour {
 
 // What kernels take where their own time is not all of it.
 struct KernelCosts {
-  double operand_reads = 1;  // of a matrix product: how often each byte of an operand crosses a link
-  double tflops = 0;         // of PyTorch's operators in null mode; 0: they take no time
+  double tile = 0;    // of a matrix product, rows and columns; 0: each byte of a factor crosses a link once
+  double tflops = 0;  // of PyTorch's operators in null mode; 0: they take no time
 };
 
 struct Config {

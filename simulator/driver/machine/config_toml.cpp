@@ -25,7 +25,7 @@ std::string read_bandwidth(const toml::table& table, const std::string& file, Ba
 
 std::string read_kernels(const toml::table& table, const std::string& file, KernelCosts& out) {
   TomlReader reader(table, "kernels.", file);
-  reader.number("operand_reads", 1, 1e6, out.operand_reads);
+  reader.number("tile", 0, 1e6, out.tile);
   reader.number("tflops", 0, 1e6, out.tflops);
   return reader.finish();
 }

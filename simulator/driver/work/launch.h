@@ -21,7 +21,7 @@ KernelWork declared_work(const char* name, const SpillwayRange* ranges, size_t c
 KernelWork binary_work(const CUDA_KERNEL_NODE_PARAMS& launch);
 
 inline Touched touched(const SpillwayRange& range) {
-  return {range.address, range.bytes, range.writes != 0, range.product != 0};
+  return {range.address, range.bytes, range.writes != 0, range.own, range.other};
 }
 
 // What the links take for those bytes of the ranges that do not lie on `device`.

@@ -2,6 +2,7 @@
 // own time counts little. And, in null mode, the time of PyTorch's operators, whose launches say nothing.
 #include <algorithm>
 
+#include "base/product_reads.h"
 #include "simulator/driver/entry/call.h"
 #include "simulator/driver/work/launch.h"
 #include "simulator/driver/work/touch.h"
@@ -9,10 +10,20 @@
 namespace spillway::simulator {
 namespace {
 
+// A result is written once.
+double reads_of(const Touched& range) {
+  const Config& config = machine().config;
+  if (range.writes || config.kernels.tile == 0) return 1;
+  return product_reads(
+      {range.bytes, static_cast<double>(range.own), static_cast<double>(range.other)},
+      {static_cast<double>(config.card.multiprocessors), static_cast<double>(config.card.l2_bytes)},
+      config.kernels.tile);
+}
+
 // Not overlapped with the kernel's own time, nor with other users of the link.
 double ns_of(const Device& device, const Touched& range) {
   const Bandwidth& speed = machine().config.bandwidth;
-  const double reads = range.product && !range.writes ? machine().config.kernels.operand_reads : 1;
+  const double reads = reads_of(range);
   const double over_host = range.writes ? speed.d2h : speed.h2d;
   AddressSpace& space = machine().space;
   const CUdeviceptr end = range.address + range.bytes;

@@ -25,7 +25,7 @@ struct Touched {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   bool writes = false;
-  bool product = false;  // of a matrix product, which reads it more than once
+  uint32_t own = 0, other = 0;  // of a factor of a matrix product, as SpillwayRange has them
 };
 
 // What a graph's launch calls for a kernel that somebody else computes.

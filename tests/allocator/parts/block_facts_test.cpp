@@ -44,21 +44,35 @@ TEST(AccessFrequency, IsUsesForEachPlaceInTheOrderSinceTheyAreKnown) {
   AccessFrequency::begin(&old, 10);
   access.learn(100);
   AccessFrequency::begin(&young, 190);
-  for (int i = 0; i < 4; ++i) access.touch(&old, 150 + i), access.touch(&young, 195 + i);
-  access.touch(&old, 153);  // the same use, told again
+  for (int i = 0; i < 4; ++i) access.touch(&old, 150 + i, 1), access.touch(&young, 195 + i, 1);
+  EXPECT_EQ(access.touch(&old, 153, 1), 0u) << "the same use, told again";
   EXPECT_DOUBLE_EQ(access.of(&old, 200), 5.0 / 101) << "what was before nobody knows";
   EXPECT_DOUBLE_EQ(access.of(&young, 200), 5.0 / 11);
   EXPECT_TRUE(AccessFrequency::recent(&young, 200));
   EXPECT_FALSE(AccessFrequency::recent(&old, 153 + 64));
 }
 
+// A view of the block, an operator, and the product that it calls.
+TEST(AccessFrequency, OfWhatIsToldAtOnePlaceTheMostReadsCount) {
+  AccessFrequency access;
+  Block block{};
+  AccessFrequency::begin(&block, 10);
+  access.learn(10);
+  EXPECT_EQ(access.touch(&block, 19, 1), 1u);
+  EXPECT_EQ(access.touch(&block, 19, 6), 5u);
+  EXPECT_EQ(access.touch(&block, 19, 2), 0u);
+  EXPECT_DOUBLE_EQ(access.of(&block, 19), 7.0 / 10);
+  EXPECT_EQ(access.touch(&block, 20, 2), 2u);
+  EXPECT_DOUBLE_EQ(access.of(&block, 20), 9.0 / 11);
+}
+
 TEST(AccessFrequency, SaysNothingOfAProgramThatWasHardlySeen) {
   AccessFrequency access;
   Block block{};
   AccessFrequency::begin(&block, 1);
-  for (int i = 0; i < 63; ++i) access.touch(&block, 2);
+  for (int i = 0; i < 63; ++i) access.touch(&block, 2, 1);
   EXPECT_FALSE(access.knows_the_program());
-  access.touch(&block, 2);
+  access.touch(&block, 2, 1);
   EXPECT_TRUE(access.knows_the_program());
 }
 
@@ -66,9 +80,13 @@ TEST(AccessFrequency, CountsNoFurtherThanItsBits) {
   AccessFrequency access;
   Block block{};
   AccessFrequency::begin(&block, 7);
-  for (int i = 0; i < 70'000; ++i) access.touch(&block, 8 + i);
-  EXPECT_EQ(AccessFrequency::born(&block), 7u) << "uses do not run over into the age";
-  EXPECT_DOUBLE_EQ(access.of(&block, 7), 65'536.0);
+  constexpr uint32_t kMostAtOnce = 65'535;
+  EXPECT_EQ(access.touch(&block, 8, UINT32_MAX), kMostAtOnce);
+  EXPECT_EQ(access.touch(&block, 8, UINT32_MAX), 0u);
+  EXPECT_TRUE(AccessFrequency::recent(&block, 8)) << "reads do not run over into the place";
+  for (int i = 1; i <= 256; ++i) access.touch(&block, 8 + i, kMostAtOnce);
+  EXPECT_EQ(AccessFrequency::born(&block), 7u) << "nor into the age";
+  EXPECT_DOUBLE_EQ(access.of(&block, 7), 16'777'216.0);
 }
 
 class ExportsTest : public ::testing::Test {

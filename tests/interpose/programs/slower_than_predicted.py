@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 class Range(ctypes.Structure):
     _fields_ = [("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("writes", ctypes.c_uint32),
-                ("product", ctypes.c_uint32)]
+                ("own", ctypes.c_uint32), ("other", ctypes.c_uint32)]
 
 
 SUBMIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Range), ctypes.c_size_t,
@@ -22,7 +22,7 @@ SUBMIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes
 
 
 def use_unseen(tensor, times=10, nanoseconds=200_000):
-    read = Range(tensor.data_ptr(), tensor.nbytes, 0, 0)
+    read = Range(tensor.data_ptr(), tensor.nbytes, 0, 0, 0)
     for _ in range(times):
         assert SUBMIT(None, b"by_hand", ctypes.byref(read), 1, nanoseconds, None, None) == 0
 

@@ -169,6 +169,20 @@ class Slowdown(Case):
         self.assertGreater(measured, 2 * predicted, "most uses are of work that nobody sees")
         self.assertIn(f"{measured:.1f} times as long", next(iter(ended.reports.values())))
 
+    def test_products_are_predicted_by_how_often_they_read_an_operand(self):
+        """At the first spill, before anything was measured with it."""
+        ended = self.run_on(sys.executable, OWN / "products_over_link.py", card=(*self.card, "--values", "zeros"),
+                            options=["--mode", "replace", "--host-budget", "1GiB", "--max-slowdown", "none"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        ms = {name: float(value) for name, value in re.findall(r"^(\w+) ([\d.]+)$", ended.output, re.M)}
+        said = re.search(r"made the program's steps ([\d.]+) times as long \(([\d.]+) times predicted\)",
+                         ended.errors)
+        self.assertIsNotNone(said, ended.errors)
+        measured, predicted = map(float, said.groups())
+        self.assertAlmostEqual(measured, ms["moved"] / ms["before"], delta=0.1 * measured)
+        self.assertGreater(measured, 4, "each weight is read six times")
+        self.assertAlmostEqual(predicted, measured, delta=0.25 * measured)
+
     def test_it_comes_back_as_soon_as_there_is_room_if_it_is_slower_than_promised(self):
         patient, slow = self.run_slow("--max-slowdown", "none")
         self.assertGreater(slow["after"], 2 * slow["before"], patient.errors)

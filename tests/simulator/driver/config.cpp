@@ -31,7 +31,7 @@ d2h = 13
 d2d = 900
 peer = 50
 [kernels]
-operand_reads = 6.5
+tile = 128
 tflops = 312
 [latency_ns]
 cuMemCreate = 29000
@@ -60,7 +60,7 @@ TEST(Config, a_whole_file_is_understood) {
   EXPECT_EQ(config.bandwidth.d2h, 13);
   EXPECT_EQ(config.bandwidth.d2d, 900);
   EXPECT_EQ(config.bandwidth.peer, 50);
-  EXPECT_EQ(config.kernels.operand_reads, 6.5);
+  EXPECT_EQ(config.kernels.tile, 128);
   EXPECT_EQ(config.kernels.tflops, 312);
   EXPECT_EQ(config.latency_ns.at("cuMemSetAccess"), 38000u);
   EXPECT_EQ(config.fail.call, 3u);
@@ -86,7 +86,7 @@ TEST(Config, what_is_wrong_is_named_with_its_line) {
       {"poison = 1", "'poison' must be true or false"},
       {"[bandwidth]\nh2d = 0", "'bandwidth.h2d' must be a number from"},
       {"[bandwidth]\nh2d = nan", "'bandwidth.h2d' must be a number from"},
-      {"[kernels]\noperand_reads = 0.5", "'kernels.operand_reads' must be a number from"},
+      {"[kernels]\ntile = -1", "'kernels.tile' must be a number from"},
       {"bandwidth = 3", "'bandwidth' must be a section"},
       {"[latency_ns]\ncuMemCrate = 3",
        "'latency_ns.cuMemCrate' is no driver function that the simulator implements: did you mean "

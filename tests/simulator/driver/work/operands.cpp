@@ -1,4 +1,5 @@
 // What kernels pay for operands that do not lie on their device: the link's time, on the virtual clock.
+#include <cmath>
 #include <fstream>
 
 #include "tests/simulator/driver/support.h"
@@ -92,11 +93,16 @@ TEST(Operands, ThatLieThereInPartCostThatPart) {
 
 // Each tile of the result reads its rows and columns anew.
 TEST(Operands, OfAProductCostTheLinkAsOftenAsTheyAreRead) {
-  in_process(machine_file("[bandwidth]\nh2d = 20\nd2h = 10\n[kernels]\noperand_reads = 8\n"), [] {
+  in_process(machine_file("[bandwidth]\nh2d = 20\nd2h = 10\n[kernels]\ntile = 128\n"), [] {
     Operands operands(started_driver(), kHost);
-    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 0, 1}), us_of(8 * kBytes, 20), 1);
-    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 1, 1}), us_of(kBytes, 10), 1) << "written once";
-    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 0, 0}), us_of(kBytes, 20), 1);
+    const double reads = 64 / std::sqrt(108);  // of an A100, for which 8192 rows are 64 tiles
+    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 0, 4096, 8192}), reads * us_of(kBytes, 20), 1);
+    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 0, 8192, 128}), us_of(kBytes, 20), 1) << "one tile";
+    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 1, 4096, 8192}), us_of(kBytes, 10), 1)
+        << "written once";
+    EXPECT_NEAR(operands.link_us({operands.there, kBytes, 0}), us_of(kBytes, 20), 1) << "no factor";
+    constexpr uint64_t kCached = 20 * kMiB;  // half of the L2 cache
+    EXPECT_NEAR(operands.link_us({operands.there, kCached, 0, 4096, 8192}), us_of(kCached, 20), 1);
   });
 }
 

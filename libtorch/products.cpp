@@ -1,11 +1,9 @@
-#include "libtorch/kernels/products.h"
-
-#include <ATen/core/Tensor.h>
+#include "libtorch/products.h"
 
 #include <algorithm>
 #include <array>
 
-namespace spillway::kernels {
+namespace spillway::libtorch {
 namespace {
 
 // Where the two factors stand among the arguments, and how often two operations are done for each element of
@@ -31,20 +29,49 @@ constexpr std::array kProducts = {
     Product{"aten::_scaled_dot_product_cudnn_attention_backward", 1, 5, true},
 };
 
-const Product* find(std::string_view name) {
+const Product* product_named(std::string_view name) {
   name = name.substr(0, name.find('.'));
   const auto* found = std::ranges::find(kProducts, name, &Product::name);
   return found == kProducts.end() ? nullptr : found;
 }
 
+// Or a batch of them. A tensor that only stands for others may answer in Python, or have no size yet.
+bool is_matrix(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_nested()) return false;
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return !impl->is_python_dispatch() && !impl->has_symbolic_sizes_strides() && impl->dim() >= 2;
+}
+
+uint32_t extent(const at::Tensor& tensor, int64_t dimension) {
+  return static_cast<uint32_t>(std::min<int64_t>(tensor.size(dimension), UINT32_MAX));
+}
+
 }  // namespace
 
-bool is_product(std::string_view name) {
-  return find(name) != nullptr;
+std::optional<size_t> left_factor(std::string_view name) {
+  const Product* product = product_named(name);
+  return product == nullptr || product->attention ? std::nullopt : std::optional(product->factors);
+}
+
+Extents extents_of(size_t input, size_t left, const at::Tensor& first, const at::Tensor& second) {
+  if ((input != left && input != left + 1) || !is_matrix(first) || !is_matrix(second)) return {};
+  const uint32_t rows = extent(first, -2), columns = extent(second, -1);
+  return input == left ? Extents{rows, columns} : Extents{columns, rows};
+}
+
+InputExtents::InputExtents(std::string_view name, c10::ArrayRef<const c10::IValue> inputs)
+    : left_(left_factor(name)), inputs_(inputs) {
+  if (left_ && (inputs.size() < *left_ + 2 || !inputs[*left_].isTensor() || !inputs[*left_ + 1].isTensor()))
+    left_.reset();
+}
+
+Extents InputExtents::of(size_t input) const {
+  if (!left_) return {};
+  return extents_of(input, *left_, inputs_[*left_].toTensor(), inputs_[*left_ + 1].toTensor());
 }
 
 double operations_of(std::string_view name, c10::ArrayRef<const c10::IValue> inputs) {
-  const Product* product = find(name);
+  const Product* product = product_named(name);
   if (product == nullptr || inputs.size() < product->factors + 2) return 0;
   const c10::IValue &left = inputs[product->factors], &right = inputs[product->factors + 1];
   if (!left.isTensor() || !right.isTensor() || left.toTensor().dim() < 2 || right.toTensor().dim() < 2)
@@ -54,4 +81,4 @@ double operations_of(std::string_view name, c10::ArrayRef<const c10::IValue> inp
   return 2 * product->products * static_cast<double>(a.numel()) * columns;
 }
 
-}  // namespace spillway::kernels
+}  // namespace spillway::libtorch
