@@ -29,6 +29,10 @@ class Counter {
     else
       count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
+  // Of the calling thread; of all that share its place where there are too many.
+  static uint64_t launches() {
+    return mine_ == nullptr ? 0 : mine_->launches.load(std::memory_order_relaxed);
+  }
   // In a child of fork, whose counts are its own.
   static void forget() { mine_ = nullptr; }
 

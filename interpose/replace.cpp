@@ -52,7 +52,8 @@ void install() {
   if (install == nullptr || why == nullptr) return refused("libspillway_plugin.so is of another version");
   if (install() != 0) return refused(why());
   if (const spillway_core_table* table = core(); table != nullptr && table->start() == SPILLWAY_OK) {
-    constexpr spillway_gate kGate{sizeof kGate, close_gate, open_gate, captures_under_way, begin_marks};
+    constexpr spillway_gate kGate{sizeof kGate,       close_gate,        open_gate,
+                                  captures_under_way, Counter::launches, begin_marks};
     table->set_gate(&kGate);
     note_trace();
   }

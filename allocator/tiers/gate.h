@@ -17,6 +17,8 @@ class Gate {
   virtual void open() noexcept = 0;
   // Streams of the process that are being captured; none begins while it is closed.
   virtual uint32_t captures() noexcept = 0;
+  // By the calling thread so far; 0 where nobody counts them.
+  virtual uint64_t launches() noexcept { return 0; }
 };
 
 }  // namespace spillway

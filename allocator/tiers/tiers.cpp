@@ -13,10 +13,10 @@ void set_pins(Allocator& allocator, Pins (*pins)()) noexcept {
   allocator.context().pins.store(pins);
 }
 
-void touch(Allocator& allocator, uint64_t address, uint32_t reads) noexcept {
+void touch(Allocator& allocator, uint64_t address, const BlockAccess& access) noexcept {
   const AllocatorContext& context = allocator.context();
   if (Block* block = context.page_map.find(address))
-    allocator.heap(DeviceId{block->device}, nullptr, nullptr)->returns().note_use(block, address, reads);
+    allocator.heap(DeviceId{block->device}, nullptr, nullptr)->returns().note_use(block, address, access);
 }
 
 namespace {

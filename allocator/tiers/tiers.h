@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/tiers/choice/block_access.h"
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/units.h"
 #include "base/backoff.h"
@@ -52,9 +53,8 @@ struct SpillResult {
 // nothing of the allocator's. Set before the first request; null: nothing must.
 void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
 
-// The block that begins at `address` is about to be used by work that is queued after this call, and reads it
-// `reads` times.
-void touch(Allocator& allocator, uint64_t address, uint32_t reads = 1) noexcept;
+// The block that begins at `address` is about to be used by work that is queued after this call.
+void touch(Allocator& allocator, uint64_t address, const BlockAccess& access = {}) noexcept;
 
 // Host memory that blocks have left, or that was made ahead: a device keeps it for its next spills. Of all
 // devices but `except`; and that one's own.

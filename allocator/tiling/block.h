@@ -44,11 +44,11 @@ struct alignas(64) Block {
   // Among holes of a bin, among voids of an arena. A live block is in no list: it knows when it was used.
   union {
     Block* bin_next;
-    uint64_t touched;  // place in the order of the last use, or of the allocation << 16 | reads there
+    uint64_t touched;  // of the last use, or of the allocation: AccessFrequency
   };
   union {
     Block* bin_previous;
-    uint64_t history;  // place in the order of the allocation << 24 | reads since
+    uint64_t history;  // of the allocation, and reads since: AccessFrequency
   };
   uint16_t arena;
   uint16_t bin;

@@ -364,6 +364,7 @@ class CGate final : public Gate {
   }
   void open() noexcept override { gate_.open(); }
   uint32_t captures() noexcept override { return gate_.captures(); }
+  uint64_t launches() noexcept override { return gate_.launches == nullptr ? 0 : gate_.launches(); }
 
  private:
   const spillway_gate gate_;
@@ -384,7 +385,8 @@ void core_on_pressure(void (*call)(void)) {
 
 void core_touch(const void* address, uint32_t reads) {
   if (Allocator* allocator = Process::get().allocator()) {
-    touch(*allocator, address_of(address), std::max(reads, 1U));
+    Gate* gate = Process::get().ladder()->gate();
+    touch(*allocator, address_of(address), {std::max(reads, 1U), gate == nullptr ? 0 : gate->launches()});
     unspill_now_and_then(*allocator, *Process::get().ladder(), [] { return Process::get().spill_limits(); });
   }
 }

@@ -97,6 +97,7 @@ typedef struct spillway_gate {
   int (*close)(uint64_t microseconds);
   void (*open)(void);
   uint32_t (*captures)(void); /* of streams, under way in the process */
+  uint64_t (*launches)(void); /* by the calling thread so far; may be null */
   /* Called once, on a thread that allocates, when memory in use may have to move: from then on
    * `mark_progress` is to be called. May be null. */
   void (*begin_marks)(void);
@@ -208,9 +209,9 @@ typedef struct spillway_core_table {
    * to choose what to move. */
   void (*on_pressure)(void (*call)(void));
   /* The block that begins at `address` is about to be used by work that this thread queues after the call,
-   * which reads it `reads` times; 0 counts as 1. Of several calls before the next allocation or free that
-   * with the most reads counts, since operators call others. What is no block's beginning is passed over. May
-   * move blocks back: the caller holds no lock that a thread which launches may need. */
+   * which reads it `reads` times; 0 counts as 1. Operators call others: of several calls without an
+   * allocation, a free or a launch between them that with the most reads counts. What is no block's beginning
+   * is passed over. May move blocks back: the caller holds no lock that a thread which launches may need. */
   void (*touch)(const void* address, uint32_t reads);
 
   /* The process's one budget, by SPILLWAY_LIMIT and SPILLWAY_RESERVE; it stays for ever. Does not start the

@@ -31,7 +31,7 @@ class BlockReturns {
   // before_sharing.cpp: the whole block, from any tier.
   Status return_to_share(Block* block, uint64_t address, FailurePtr* failure);
   // A block like any other is used.
-  void note_use(Block* block, uint64_t address, uint32_t reads = 1);
+  void note_use(Block* block, uint64_t address, const BlockAccess& access = {});
 
  private:
   // Where a piece may lie that is to come back.

@@ -11,12 +11,12 @@ Status BlockReturns::add(Block* block, uint64_t address, uint64_t bytes) {
   return heap_.tiers.registered.add(block, bytes) ? Status::kOk : Status::kInvalid;
 }
 
-void BlockReturns::note_use(Block* block, uint64_t address, uint32_t reads) {
+void BlockReturns::note_use(Block* block, uint64_t address, const BlockAccess& access) {
   if (heap_.forked()) return;
   StepBoundary boundary = StepBoundary::kNone;
   {
     const Locked guard(heap_.lock);
-    if (heap_.is_live(block, address)) boundary = spillway::note_use(heap_, block, reads);
+    if (heap_.is_live(block, address)) boundary = spillway::note_use(heap_, block, access);
   }
   if (boundary != StepBoundary::kNone) [[unlikely]]
     time_step(heap_, boundary);

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "allocator/tiers/choice/block_access.h"
 #include "allocator/tiling/block.h"
 
 namespace spillway {
@@ -32,16 +33,18 @@ class AccessFrequency {
     block->touched = order << kPlaceBits;
     block->history = order << kUsesBits;
   }
-  // Work reads the block `reads` times. An operator that calls others, and views, tell of one use several
-  // times: at one place in the order that with the most reads counts. How many reads were not counted yet.
-  uint32_t touch(Block* block, uint64_t order, uint32_t reads) {
+  // How many reads were not counted yet. Operators that call others, and views, tell of one use several
+  // times: of those at one place in the order, and with no launch between them, that with the most reads
+  // counts.
+  uint32_t touch(Block* block, uint64_t order, const BlockAccess& access) {
     ++touches_;
-    const uint64_t known = place(block) == order ? block->touched & kMostAtOnce : 0,
-                   now = std::min<uint64_t>(reads, kMostAtOnce);
-    if (now <= known) return 0;
-    block->touched = order << kPlaceBits | now;
-    block->history += std::min(now - known, kMostUses - (block->history & kMostUses));
-    return static_cast<uint32_t>(now - known);
+    const uint64_t now = tag(order, access.launches) | std::min<uint64_t>(access.reads, kMostAtOnce);
+    const bool again = block->touched >> kReadsBits == now >> kReadsBits;
+    if (again && now <= block->touched) return 0;
+    const uint64_t more = (now & kMostAtOnce) - (again ? block->touched & kMostAtOnce : 0);
+    block->touched = now;
+    block->history += std::min(more, kMostUses - (block->history & kMostUses));
+    return static_cast<uint32_t>(more);
   }
 
   // From this place on uses are known.
@@ -65,12 +68,17 @@ class AccessFrequency {
 
  private:
   static uint64_t place(const Block* block) { return block->touched >> kPlaceBits; }
+  static uint64_t tag(uint64_t order, uint64_t launches) {
+    return order << kPlaceBits | (launches & kLaunches) << kReadsBits;
+  }
 
   static constexpr uint64_t kRecent = 64;  // allocations and frees
   static constexpr uint64_t kLeastTouches = 64;
-  // A trillion allocations and frees, 16 million reads of a block.
-  static constexpr unsigned kPlaceBits = 16, kUsesBits = 24;
-  static constexpr uint64_t kMostAtOnce = (1u << kPlaceBits) - 1;
+  // A trillion allocations and frees, 16 million reads of a block. Of launches at one place the last bits
+  // tell.
+  static constexpr unsigned kReadsBits = 16, kPlaceBits = 24, kUsesBits = 24;
+  static constexpr uint64_t kMostAtOnce = (1u << kReadsBits) - 1,
+                            kLaunches = (1u << (kPlaceBits - kReadsBits)) - 1;
   static constexpr uint64_t kMostUses = (1u << kUsesBits) - 1;
 
   uint64_t touches_ = 0;         // of all blocks

@@ -73,9 +73,9 @@ void add(HeapState& heap, const StepSample& step) {
 
 }  // namespace
 
-StepBoundary note_use(HeapState& heap, Block* block, uint32_t reads) {
+StepBoundary note_use(HeapState& heap, Block* block, const BlockAccess& access) {
   TierState& tiers = heap.tiers;
-  const uint32_t more = tiers.access.touch(block, heap.order, reads);
+  const uint32_t more = tiers.access.touch(block, heap.order, access);
   if ((block->shared & kSpilled) != 0 && more != 0) tiers.link_us += more * link_us_of(heap, block);
   if (!heap.shared.times_steps || !tiers.access.is_learning() ||
       heap.tiling.arena_of(block).stream() != kMarked)

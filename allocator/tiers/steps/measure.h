@@ -8,7 +8,7 @@
 namespace spillway {
 
 // A live block is used: counts the use, and what it costs where the block lies elsewhere.
-StepBoundary note_use(HeapState& heap, Block* block, uint32_t reads) SPILLWAY_REQUIRES(heap.lock);
+StepBoundary note_use(HeapState& heap, Block* block, const BlockAccess& access) SPILLWAY_REQUIRES(heap.lock);
 // A boundary that was found; none is passed over.
 void time_step(HeapState& heap, StepBoundary boundary);
 // The program says that a step begins.

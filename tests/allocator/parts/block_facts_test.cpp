@@ -44,8 +44,8 @@ TEST(AccessFrequency, IsUsesForEachPlaceInTheOrderSinceTheyAreKnown) {
   AccessFrequency::begin(&old, 10);
   access.learn(100);
   AccessFrequency::begin(&young, 190);
-  for (int i = 0; i < 4; ++i) access.touch(&old, 150 + i, 1), access.touch(&young, 195 + i, 1);
-  EXPECT_EQ(access.touch(&old, 153, 1), 0u) << "the same use, told again";
+  for (int i = 0; i < 4; ++i) access.touch(&old, 150 + i, {}), access.touch(&young, 195 + i, {});
+  EXPECT_EQ(access.touch(&old, 153, {}), 0u) << "the same use, told again";
   EXPECT_DOUBLE_EQ(access.of(&old, 200), 5.0 / 101) << "what was before nobody knows";
   EXPECT_DOUBLE_EQ(access.of(&young, 200), 5.0 / 11);
   EXPECT_TRUE(AccessFrequency::recent(&young, 200));
@@ -58,21 +58,31 @@ TEST(AccessFrequency, OfWhatIsToldAtOnePlaceTheMostReadsCount) {
   Block block{};
   AccessFrequency::begin(&block, 10);
   access.learn(10);
-  EXPECT_EQ(access.touch(&block, 19, 1), 1u);
-  EXPECT_EQ(access.touch(&block, 19, 6), 5u);
-  EXPECT_EQ(access.touch(&block, 19, 2), 0u);
+  EXPECT_EQ(access.touch(&block, 19, {1}), 1u);
+  EXPECT_EQ(access.touch(&block, 19, {6}), 5u);
+  EXPECT_EQ(access.touch(&block, 19, {2}), 0u);
   EXPECT_DOUBLE_EQ(access.of(&block, 19), 7.0 / 10);
-  EXPECT_EQ(access.touch(&block, 20, 2), 2u);
+  EXPECT_EQ(access.touch(&block, 20, {2}), 2u);
   EXPECT_DOUBLE_EQ(access.of(&block, 20), 9.0 / 11);
+}
+
+// As operators in place do: an optimizer's, on its states.
+TEST(AccessFrequency, WorkAfterALaunchIsAnotherUse) {
+  AccessFrequency access;
+  Block block{};
+  AccessFrequency::begin(&block, 10);
+  for (uint64_t launches : {300, 300, 301, 301, 302})
+    access.touch(&block, 10, {.reads = 1, .launches = launches});
+  EXPECT_DOUBLE_EQ(access.of(&block, 10), 4.0);
 }
 
 TEST(AccessFrequency, SaysNothingOfAProgramThatWasHardlySeen) {
   AccessFrequency access;
   Block block{};
   AccessFrequency::begin(&block, 1);
-  for (int i = 0; i < 63; ++i) access.touch(&block, 2, 1);
+  for (int i = 0; i < 63; ++i) access.touch(&block, 2, {});
   EXPECT_FALSE(access.knows_the_program());
-  access.touch(&block, 2, 1);
+  access.touch(&block, 2, {});
   EXPECT_TRUE(access.knows_the_program());
 }
 
@@ -81,10 +91,10 @@ TEST(AccessFrequency, CountsNoFurtherThanItsBits) {
   Block block{};
   AccessFrequency::begin(&block, 7);
   constexpr uint32_t kMostAtOnce = 65'535;
-  EXPECT_EQ(access.touch(&block, 8, UINT32_MAX), kMostAtOnce);
-  EXPECT_EQ(access.touch(&block, 8, UINT32_MAX), 0u);
+  EXPECT_EQ(access.touch(&block, 8, {UINT32_MAX}), kMostAtOnce);
+  EXPECT_EQ(access.touch(&block, 8, {UINT32_MAX}), 0u);
   EXPECT_TRUE(AccessFrequency::recent(&block, 8)) << "reads do not run over into the place";
-  for (int i = 1; i <= 256; ++i) access.touch(&block, 8 + i, kMostAtOnce);
+  for (int i = 1; i <= 256; ++i) access.touch(&block, 8 + i, {kMostAtOnce});
   EXPECT_EQ(AccessFrequency::born(&block), 7u) << "nor into the age";
   EXPECT_DOUBLE_EQ(access.of(&block, 7), 16'777'216.0);
 }

@@ -1,0 +1,63 @@
+"""operators_over_link.py products|in-place: steps of operators, which tell what they use: with room, then with a part
+of their operands moved to the host.
+
+A weight's tiles are read over the link once for each tile of rows that the card's cache does not serve. An optimizer's
+operators change its states in place, one after the other without an allocation between them. Needs a card that computes
+nothing (`--values zeros`). Prints the virtual milliseconds of a step, before and after the move.
+"""
+import sys
+
+import torch
+
+import simulator_control
+
+MIB, WIDTH, ROWS = 1 << 20, 4096, 8192
+
+
+class Products:
+    def __init__(self):
+        self.weights = [torch.empty(WIDTH, WIDTH, dtype=torch.bfloat16, device="cuda") for _ in range(3)]
+        self.rows = torch.empty(ROWS, WIDTH, dtype=torch.bfloat16, device="cuda")
+
+    def parts(self):
+        for weight in self.weights:
+            yield lambda weight=weight: self.rows @ weight
+
+
+class InPlace:
+    def __init__(self):
+        self.states = [torch.empty(56 * MIB, dtype=torch.uint8, device="cuda") for _ in range(4)]
+
+    def parts(self):
+        for state in self.states:
+            yield lambda state=state: state.mul_(2).add_(1).bitwise_and_(3)
+
+
+def step(operators):
+    """The parts differ in length, so that none is taken for a step."""
+    for number, part in enumerate(operators.parts(), 1):
+        part()
+        for _ in range(120 * number):
+            torch.empty(1, device="cuda")
+
+
+def steps(operators, count=14):
+    """Milliseconds of the last."""
+    for _ in range(count):
+        before = simulator_control.counts().virtual_ns
+        step(operators)
+        torch.cuda.synchronize()
+        after = simulator_control.counts().virtual_ns
+    return (after - before) / 1e6
+
+
+def main():
+    operators = {"products": Products, "in-place": InPlace}[sys.argv[1]]()
+    print(f"before {steps(operators):.2f}")
+    more = torch.empty(80 * MIB, dtype=torch.uint8, device="cuda")
+    print(f"moved {steps(operators):.2f}")
+    del more
+
+
+if __name__ == "__main__":
+    main()
