@@ -436,4 +436,8 @@ uint64_t DeviceHeap::passed_marks() {
   return marks_.passed();
 }
 
+double DeviceHeap::slowest_marks_us() {
+  return heap_.forked() ? 0 : marks_.slowest_us();
+}
+
 }  // namespace spillway

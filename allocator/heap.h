@@ -31,6 +31,7 @@ class DeviceHeap {
   // device's, or not the primary one.
   bool mark_progress(CUcontext current, StreamId stream);
   uint64_t passed_marks();
+  double slowest_marks_us();
   bool find_block(uint64_t address, BlockInfo* out);
   void blocks(std::vector<BlockInfo>* out);
 

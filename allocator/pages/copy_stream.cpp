@@ -16,12 +16,12 @@ CUresult CopyStream::stream(CUstream* out) {
 CUresult CopyStream::copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy) {
   CUstream stream = nullptr;
   if (const CUresult result = this->stream(&stream); result != CUDA_SUCCESS) return result;
-  copy->begun = record(stream);
+  copy->begun = events_.record(stream);
   const CUresult result = table_.cuMemcpyAsync(to, from, bytes, stream);
   if (result == CUDA_SUCCESS)
-    copy->over = record(stream);
+    copy->over = events_.record(stream);
   else
-    put_back(std::exchange(copy->begun, nullptr));
+    events_.put_back(std::exchange(copy->begun, nullptr));
   return result;
 }
 
@@ -29,33 +29,12 @@ CUresult CopyStream::copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy
 CUresult CopyStream::wait(Copy* copy, double* us) {
   const Copy ended = std::exchange(*copy, {});
   CUresult result = ended.over == nullptr ? CUDA_ERROR_NOT_READY : table_.cuEventSynchronize(ended.over);
-  float ms = 0;
-  const bool timed = result == CUDA_SUCCESS && ended.begun != nullptr &&
-                     table_.cuEventElapsedTime(&ms, ended.begun, ended.over) == CUDA_SUCCESS;
-  *us = timed ? static_cast<double>(ms) * 1000 : 0;
-  put_back(ended.begun);
-  put_back(ended.over);
+  const bool timed = result == CUDA_SUCCESS && ended.begun != nullptr;
+  const float ms = timed ? events_.ms_between(ended.begun, ended.over) : 0;
+  *us = ms > 0 ? static_cast<double>(ms) * 1000 : 0;
+  events_.put_back(ended.begun);
+  events_.put_back(ended.over);
   return result == CUDA_SUCCESS ? result : wait_for_all();
-}
-
-CUevent CopyStream::record(CUstream stream) {
-  CUevent event = nullptr;
-  {
-    const Locked guard(events_mutex_);
-    if (!events_.empty()) {
-      event = events_.back();
-      events_.pop_back();
-    }
-  }
-  if (event == nullptr && table_.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
-  if (table_.cuEventRecord(event, stream) == CUDA_SUCCESS) return event;
-  put_back(event);
-  return nullptr;
-}
-
-void CopyStream::put_back(CUevent event) {
-  const Locked guard(events_mutex_);
-  if (event != nullptr) events_.push_back(event);
 }
 
 CUresult CopyStream::wait_for_all() {
@@ -84,9 +63,8 @@ uint64_t CopyStream::time_us() {
 }
 
 void CopyStream::end() {
-  const Locked events(events_mutex_);
+  events_.end();
   const Locked guard(mutex_);
-  for (const CUevent event : events_) table_.cuEventDestroy(event);
   for (const CUevent event : {clock_start_, clock_now_})
     if (event != nullptr) table_.cuEventDestroy(event);
   if (stream_ != nullptr) table_.cuStreamDestroy(stream_);

@@ -6,8 +6,8 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <vector>
 
+#include "allocator/pages/event_pool.h"
 #include "base/mutex.h"
 #include "driver/table.h"
 
@@ -15,7 +15,7 @@ namespace spillway {
 
 class CopyStream {
  public:
-  explicit CopyStream(const driver::Table& table) : table_(table) {}
+  explicit CopyStream(const driver::Table& table) : table_(table), events_(table, CU_EVENT_DEFAULT) {}
 
   // A copy that is under way: events before and after it, null where none could be recorded.
   struct Copy {
@@ -33,13 +33,10 @@ class CopyStream {
  private:
   CUresult stream(CUstream* out);
   CUresult wait_for_all();
-  CUevent record(CUstream stream);  // null: it could not be
-  void put_back(CUevent event);
   bool record_clock(CUevent* event, CUstream stream);  // made when first needed
 
   const driver::Table& table_;
-  Mutex<LockOrder::kDeviceEvents> events_mutex_;
-  std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
+  EventPool events_;
   Mutex<LockOrder::kDeviceStream> mutex_;  // also while the clock's event is waited for
   CUstream stream_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
   CUevent clock_start_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;

@@ -68,7 +68,8 @@ Device::~Device() {
   if (context_ == nullptr) return;
   {
     Scope scope(*this);
-    for (CUevent event : events_) table_.cuEventDestroy(event);
+    events_.end();
+    timed_events_.end();
     copies_.end();
     clock_.end();
   }
@@ -239,28 +240,8 @@ bool Device::idle(StreamId stream) {
 }
 
 CUevent Device::record(StreamId stream, CUresult* result) {
-  CUevent event = nullptr;
   *result = CUDA_ERROR_INVALID_HANDLE;
-  if (stream == kStreamGone) return nullptr;
-  {
-    const Locked guard(events_mutex_);
-    if (!events_.empty()) {
-      event = events_.back();
-      events_.pop_back();
-    }
-  }
-  *result = CUDA_SUCCESS;
-  if (event == nullptr) *result = table_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-  if (*result != CUDA_SUCCESS) return nullptr;
-  *result = table_.cuEventRecord(event, reinterpret_cast<CUstream>(stream));
-  if (*result == CUDA_SUCCESS) return event;
-  put_back(event);
-  return nullptr;
-}
-
-void Device::put_back(CUevent event) {
-  const Locked guard(events_mutex_);
-  events_.push_back(event);
+  return stream == kStreamGone ? nullptr : events_.record(reinterpret_cast<CUstream>(stream), result);
 }
 
 }  // namespace spillway

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocator/pages/copy_stream.h"
+#include "allocator/pages/event_pool.h"
 #include "allocator/pages/host_pages.h"
 #include "allocator/tiers/tiers.h"
 #include "allocator/tiling/arena.h"
@@ -103,13 +104,21 @@ class Device {
   CUevent record(StreamId stream, CUresult* result);
   CUresult query(CUevent event) { return table_.cuEventQuery(event); }
   CUresult wait(CUevent event) { return table_.cuEventSynchronize(event); }
-  void put_back(CUevent event);
+  void put_back(CUevent event) { events_.put_back(event); }
+  // Events between which time can be read.
+  EventPool& timed_events() { return timed_events_; }
   // The same for all streams. Breaks a capture that runs on the device: see Drain::device.
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:
   Device(const driver::Table& table, DeviceId id)
-      : table_(table), id_(id), host_(table), copies_(table), clock_(table) {}
+      : table_(table),
+        id_(id),
+        events_(table, CU_EVENT_DISABLE_TIMING),
+        timed_events_(table, CU_EVENT_DEFAULT),
+        host_(table),
+        copies_(table),
+        clock_(table) {}
   CUresult start(bool* unsupported, std::string* text);
   bool all_reach(CUdevice peer) const;
   CUresult count(CUresult result) {
@@ -125,8 +134,7 @@ class Device {
   std::vector<CUmemAccessDesc> access_;  // guarded by the heap's mappings_mutex_
   uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
   std::atomic<uint64_t> calls_{0};
-  Mutex<LockOrder::kDeviceEvents> events_mutex_;
-  std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
+  EventPool events_, timed_events_;
   bool has_libraries_ = true;
   HostPages host_;
   CopyStream copies_, clock_;

@@ -1,5 +1,7 @@
 #include "allocator/streams/program_streams.h"
 
+#include <algorithm>
+
 #include "allocator/context.h"
 #include "allocator/heap.h"
 
@@ -33,6 +35,14 @@ uint64_t passed_marks(Allocator& allocator) noexcept {
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
     if (allocator.uses(DeviceId{i})) passed += allocator.heap(DeviceId{i}, nullptr, nullptr)->passed_marks();
   return passed;
+}
+
+double slowest_marks_us(Allocator& allocator) noexcept {
+  double us = 0;
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (allocator.uses(DeviceId{i}))
+      us = std::max(us, allocator.heap(DeviceId{i}, nullptr, nullptr)->slowest_marks_us());
+  return us;
 }
 
 }  // namespace spillway

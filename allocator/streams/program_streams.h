@@ -22,5 +22,7 @@ void ask_for_marks(Allocator& allocator, void (*begin)()) noexcept;
 // context is not a device's primary one. And how many marks have passed on all devices.
 void mark_progress(Allocator& allocator, StreamId stream) noexcept;
 uint64_t passed_marks(Allocator& allocator) noexcept;
+// The most microseconds that a device took lately from one mark to the next; 0: not known.
+double slowest_marks_us(Allocator& allocator) noexcept;
 
 }  // namespace spillway

@@ -20,18 +20,30 @@ class ProgressMarks {
   void mark(StreamId stream);
   // How many have passed by now.
   uint64_t passed();
+  // What the device took from one mark to the next, which was queued behind it: lately the most. 0: not
+  // known.
+  double slowest_us();
   // Nobody waits any more. Not in a forked child.
   void end();
 
  private:
+  struct Mark {
+    CUevent event = nullptr;
+    StreamId stream{};
+    bool behind = false;  // the one before was still ahead on that stream: the device has had no pause
+  };
+
   bool is_due();
-  void keep(CUevent event);
+  void keep(Mark mark);
   void look() SPILLWAY_REQUIRES(mutex_);
+  void passes(const Mark& mark) SPILLWAY_REQUIRES(mutex_);
   void thin_out() SPILLWAY_REQUIRES(mutex_);
 
   Device& device_;
   Mutex<LockOrder::kProgressMarks> mutex_;
-  std::vector<CUevent> ahead_ SPILLWAY_GUARDED_BY(mutex_);  // oldest first
+  std::vector<Mark> ahead_ SPILLWAY_GUARDED_BY(mutex_);  // oldest first
+  Mark last_ SPILLWAY_GUARDED_BY(mutex_);                // that has passed
+  double slowest_us_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   uint64_t passed_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   // One mark is made of so many, and how many were asked for since the last.
   uint64_t stride_ SPILLWAY_GUARDED_BY(mutex_) = 1, since_ SPILLWAY_GUARDED_BY(mutex_) = 0;

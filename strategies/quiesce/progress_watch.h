@@ -3,6 +3,7 @@
 //
 // Thread-safety: one thread at a time. Errors: none.
 #pragma once
+#include <algorithm>
 #include <chrono>
 
 #include "allocator/streams/program_streams.h"
@@ -12,21 +13,30 @@ namespace spillway {
 class ProgressWatch {
  public:
   using Clock = std::chrono::steady_clock;
-  // More than a mark's distance from the next takes in a program that is not stuck.
+  // More than a mark's distance from the next takes in most programs that are not stuck; and where work is as
+  // slow as that, twice what it took before.
   static constexpr auto kPatience = std::chrono::seconds(3);
+  static constexpr double kTimesTheSlowest = 2;
 
-  explicit ProgressWatch(Allocator& allocator) : allocator_(allocator), passed_(passed_marks(allocator)) {}
+  explicit ProgressWatch(Allocator& allocator)
+      : allocator_(allocator), passed_(passed_marks(allocator)), patience_(patience_of(allocator)) {}
   bool stands_still() {
     const uint64_t passed = passed_marks(allocator_);
     const Clock::time_point now = Clock::now();
     if (passed != passed_) changed_ = now;
     passed_ = passed;
-    return now - changed_ >= kPatience;
+    return now - changed_ >= patience_;
   }
 
  private:
+  static Clock::duration patience_of(Allocator& allocator) {
+    const std::chrono::duration<double, std::micro> slow(kTimesTheSlowest * slowest_marks_us(allocator));
+    return std::max<Clock::duration>(kPatience, std::chrono::duration_cast<Clock::duration>(slow));
+  }
+
   Allocator& allocator_;
   uint64_t passed_;
+  Clock::duration patience_;
   Clock::time_point changed_ = Clock::now();
 };
 

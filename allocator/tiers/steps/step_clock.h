@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <vector>
 
+#include "allocator/pages/event_pool.h"
 #include "allocator/tiers/steps/step_finder.h"
 #include "allocator/tiers/steps/step_times.h"
 #include "base/mutex.h"
@@ -29,7 +29,7 @@ struct StepState {
 
 class StepClock {
  public:
-  explicit StepClock(const driver::Table& table) : table_(table) {}
+  explicit StepClock(const driver::Table& table) : table_(table), events_(table, CU_EVENT_DEFAULT) {}
 
   // What was queued on `stream` until now belongs to the step that ends here.
   void mark(CUstream stream, StepBoundary boundary, const StepState& state);
@@ -45,13 +45,12 @@ class StepClock {
   };
   static constexpr size_t kMostMarks = 16;  // a device that is farther behind gets no more
 
-  CUevent record(CUstream stream) SPILLWAY_REQUIRES(mutex_);
   std::optional<StepSample> step_between(const Mark& begin, const Mark& end) const;
 
   const driver::Table& table_;
+  EventPool events_;
   Mutex<LockOrder::kStepClock> mutex_;
   std::deque<Mark> marks_ SPILLWAY_GUARDED_BY(mutex_);
-  std::vector<CUevent> spare_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

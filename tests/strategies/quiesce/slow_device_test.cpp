@@ -84,6 +84,43 @@ TEST_F(SlowDevice, IsWaitedForAsLongAsItsWorkGetsOn) {
   table.cuCtxSynchronize();
 }
 
+// Of pieces longer than a wait has patience for: a graph of a whole step, attention to a long context.
+TEST_F(SlowDevice, IsWaitedForAsLongAsItsPiecesTookBefore) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  static constexpr std::chrono::seconds kPiece{4};
+  const auto queue_pieces = [this](std::vector<std::unique_ptr<TimedWork>>& works, auto first, auto next) {
+    for (const auto end : {Clock::now() + first, Clock::now() + first + next}) {
+      works.push_back(std::make_unique<TimedWork>(end));
+      queue(*works.back(), std::chrono::nanoseconds(kPiece).count());
+      mark_progress(*allocator, StreamId{});
+    }
+  };
+  std::vector<std::unique_ptr<TimedWork>> before, now;
+  queue_pieces(before, std::chrono::seconds(1), std::chrono::milliseconds(100));
+  table.cuCtxSynchronize();
+  EXPECT_EQ(passed(), 2u);
+  EXPECT_NEAR(slowest_marks_us(*allocator), std::chrono::microseconds(kPiece).count(), 1000);
+  queue_pieces(now, kPiece, kPiece);
+  EXPECT_NE(get(20 * kMiB), 0u) << failure->text << ladder->story_of(failure->event.incident);
+  for (const auto& work : now) work->let_go();
+  table.cuCtxSynchronize();
+}
+
+TEST_F(SlowDevice, IsNotTakenForSlowBecauseItHadNothingToDo) {
+  constexpr uint64_t kPauseUs = 4'000'000;
+  const uint64_t block = get(kMiB);
+  ASSERT_NE(block, 0u) << failure->text;
+  mark_progress(*allocator, StreamId{});
+  table.cuCtxSynchronize();
+  launch(new_stream(), block, kMiB, kPauseUs);
+  table.cuCtxSynchronize();
+  mark_progress(*allocator, StreamId{});
+  table.cuCtxSynchronize();
+  EXPECT_EQ(passed_marks(*allocator), 2u);
+  EXPECT_EQ(slowest_marks_us(*allocator), 0);
+}
+
 TEST_F(SlowDevice, HasItsMarksEvenlyInAQueueOfAnyLength) {
   ASSERT_NE(get(kMiB), 0u);
   constexpr int kPieces = 300, kMostBetween = 8;
