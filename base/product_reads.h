@@ -29,7 +29,9 @@ struct ProductCard {
 // At least 1.
 inline double product_reads(const ProductOperand& operand, const ProductCard& card,
                             double tile = kProductTile) {
-  if (operand.other <= 0 || static_cast<double>(operand.bytes) <= card.cache_bytes / 2) return 1;
+  if (operand.other <= 0 || card.multiprocessors < 1 ||
+      static_cast<double>(operand.bytes) <= card.cache_bytes / 2)
+    return 1;
   const double rows = std::ceil(operand.own / tile), columns = std::ceil(operand.other / tile);
   const double high =
       std::min(rows, card.multiprocessors / std::min(columns, std::sqrt(card.multiprocessors)));

@@ -42,6 +42,13 @@ bool is_matrix(const at::Tensor& tensor) {
   return !impl->is_python_dispatch() && !impl->has_symbolic_sizes_strides() && impl->dim() >= 2;
 }
 
+// Of batches: other tiles of the same product find what one of them has read.
+bool stays_cached(const at::Tensor& tensor) {
+  constexpr int64_t kCachedBytes = 16 << 20;
+  return tensor.dim() > 2 &&
+         tensor.size(-2) * tensor.size(-1) * static_cast<int64_t>(tensor.element_size()) <= kCachedBytes;
+}
+
 uint32_t extent(const at::Tensor& tensor, int64_t dimension) {
   return static_cast<uint32_t>(std::min<int64_t>(tensor.size(dimension), UINT32_MAX));
 }
@@ -55,6 +62,7 @@ std::optional<size_t> left_factor(std::string_view name) {
 
 Extents extents_of(size_t input, size_t left, const at::Tensor& first, const at::Tensor& second) {
   if ((input != left && input != left + 1) || !is_matrix(first) || !is_matrix(second)) return {};
+  if (stays_cached(input == left ? first : second)) return {};
   const uint32_t rows = extent(first, -2), columns = extent(second, -1);
   return input == left ? Extents{rows, columns} : Extents{columns, rows};
 }

@@ -8,8 +8,9 @@ namespace {
 constexpr size_t kMostMarks = 64;
 // With so few ahead the queue is short again, and each mark counts.
 constexpr size_t kFewMarks = kMostMarks / 4;
-// At each mark that passes: after 350 of them half is left.
-constexpr double kForgets = 0.998;
+constexpr size_t kMostStreams = 16;
+// At each mark that passes: after 70 of them half is left.
+constexpr double kForgets = 0.99;
 }  // namespace
 
 // Streams pass their marks in any order.
@@ -25,24 +26,35 @@ void ProgressMarks::look() {
 }
 
 void ProgressMarks::passes(const Mark& mark) {
-  const bool one_after_the_other = mark.behind && last_.event != nullptr && last_.stream == mark.stream;
-  const double us =
-      one_after_the_other ? device_.timed_events().ms_between(last_.event, mark.event) * 1000.0 : 0;
+  EventPool& events = device_.timed_events();
+  double us = 0;
+  const auto before = std::ranges::find(passed_last_, mark.stream, &Mark::stream);
+  if (before != passed_last_.end()) {
+    if (mark.behind) us = events.ms_between(before->event, mark.event) * 1000.0;
+    events.put_back(before->event);
+    passed_last_.erase(before);
+  } else if (passed_last_.size() == kMostStreams) {
+    events.put_back(passed_last_.front().event);
+    passed_last_.erase(passed_last_.begin());
+  }
+  passed_last_.push_back(mark);
   slowest_us_ = std::max(us, slowest_us_ * kForgets);
-  device_.timed_events().put_back(std::exchange(last_, mark).event);
 }
 
+// Every other one stays. What lies behind one that was dropped lies behind the one before that.
 void ProgressMarks::thin_out() {
-  bool odd = false;
-  Mark gone;
-  std::erase_if(ahead_, [&](Mark& mark) {
-    odd = !odd;
-    mark.behind = mark.behind && (odd || (gone.behind && gone.stream == mark.stream));
-    if (!odd) return false;
-    device_.timed_events().put_back(mark.event);
-    gone = mark;
-    return true;
-  });
+  std::vector<Mark> kept;
+  for (size_t i = 0; i < ahead_.size(); ++i) {
+    Mark mark = ahead_[i];
+    if (i % 2 == 0) {
+      device_.timed_events().put_back(mark.event);
+      continue;
+    }
+    const Mark& dropped = ahead_[i - 1];
+    mark.behind = mark.behind && (dropped.stream != mark.stream || dropped.behind);
+    kept.push_back(mark);
+  }
+  ahead_ = std::move(kept);
   stride_ *= 2;
 }
 
@@ -53,12 +65,18 @@ bool ProgressMarks::is_due() {
   return true;
 }
 
+// The last mark of the stream, which the next one is behind.
+bool ProgressMarks::is_ahead(StreamId stream) {
+  const auto last =
+      std::find_if(ahead_.rbegin(), ahead_.rend(), [&](const Mark& mark) { return mark.stream == stream; });
+  return last != ahead_.rend() && device_.query(last->event) != CUDA_SUCCESS;
+}
+
 void ProgressMarks::keep(Mark mark) {
   const Locked guard(mutex_);
   if (ahead_.size() == kMostMarks) look();
   if (ahead_.size() == kMostMarks) thin_out();
-  mark.behind = !ahead_.empty() && ahead_.back().stream == mark.stream &&
-                device_.query(ahead_.back().event) != CUDA_SUCCESS;
+  mark.behind = is_ahead(mark.stream);
   ahead_.push_back(mark);
 }
 
@@ -82,9 +100,10 @@ double ProgressMarks::slowest_us() {
 
 void ProgressMarks::end() {
   const Locked guard(mutex_);
-  ahead_.push_back(std::exchange(last_, {}));
-  for (const Mark& mark : ahead_) device_.timed_events().put_back(mark.event);
-  ahead_.clear();
+  for (std::vector<Mark>* marks : {&ahead_, &passed_last_}) {
+    for (const Mark& mark : *marks) device_.timed_events().put_back(mark.event);
+    marks->clear();
+  }
 }
 
 }  // namespace spillway

@@ -36,13 +36,15 @@ class ProgressMarks {
   bool is_due();
   void keep(Mark mark);
   void look() SPILLWAY_REQUIRES(mutex_);
+  bool is_ahead(StreamId stream) SPILLWAY_REQUIRES(mutex_);
   void passes(const Mark& mark) SPILLWAY_REQUIRES(mutex_);
   void thin_out() SPILLWAY_REQUIRES(mutex_);
 
   Device& device_;
   Mutex<LockOrder::kProgressMarks> mutex_;
   std::vector<Mark> ahead_ SPILLWAY_GUARDED_BY(mutex_);  // oldest first
-  Mark last_ SPILLWAY_GUARDED_BY(mutex_);                // that has passed
+  // The last one of each stream that has passed, oldest first.
+  std::vector<Mark> passed_last_ SPILLWAY_GUARDED_BY(mutex_);
   double slowest_us_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   uint64_t passed_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   // One mark is made of so many, and how many were asked for since the last.

@@ -100,6 +100,7 @@ template <Function function, class... Parameters>
   }
   const Inside inside;
   count<function>();
+  mark_before<function>(arguments...);
   const CUresult result = pass<function>(real_function, arguments...);
   mark_work<function>(result, arguments...);
   if constexpr (finds_functions(function)) {

@@ -45,8 +45,26 @@ CUstream stream_among(First first, Rest... rest) {
     return stream_among(rest...);
 }
 
+// That of the thread itself is what its handle means on this thread.
+template <Function function, class... Parameters>
+uint64_t stream_handle(Parameters... arguments) {
+  CUstream stream = stream_among(arguments...);
+  if (stream == nullptr && takes_the_threads_own_stream(function)) stream = CU_STREAM_PER_THREAD;
+  return reinterpret_cast<uint64_t>(stream);
+}
+
+// A graph may take seconds: what lies between a mark before it and one behind it is its time alone.
+template <Function function, class... Parameters>
+[[gnu::always_inline]] inline void mark_before([[maybe_unused]] Parameters... arguments) {
+  if constexpr (queues_work<function, Parameters...> && begins_with(name_of(function), "cuGraphLaunch")) {
+    const auto mark = mark_progress.load(std::memory_order_acquire);
+    if (mark != nullptr) [[unlikely]]
+      mark(stream_handle<function>(arguments...));
+  }
+}
+
 // Behind a call that has queued its work: until it returns, the program cannot know that, and so cannot
-// destroy the stream. That of the thread itself is what its handle means on this thread.
+// destroy the stream.
 template <Function function, class... Parameters>
 [[gnu::always_inline]] inline void mark_work([[maybe_unused]] CUresult result,
                                              [[maybe_unused]] Parameters... arguments) {
@@ -56,9 +74,7 @@ template <Function function, class... Parameters>
       return;
     if (!begins_with(name_of(function), "cuGraphLaunch") && ++work_since_mark < kWorkBetweenMarks) return;
     work_since_mark = 0;
-    CUstream stream = stream_among(arguments...);
-    if (stream == nullptr && takes_the_threads_own_stream(function)) stream = CU_STREAM_PER_THREAD;
-    mark(reinterpret_cast<uint64_t>(stream));
+    mark(stream_handle<function>(arguments...));
   }
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "libtorch/kernels/operators/alias.h"
-#include "libtorch/kernels/tensors.h"
+#include "libtorch/tensors.h"
 
 namespace spillway::kernels {
 namespace {
@@ -118,7 +118,7 @@ class Detached {
 
 void keep_results(Kept& kept, const Stack& stack, size_t returns, const Detached& arguments) {
   for (size_t i = stack.size() - returns; i < stack.size(); ++i)
-    for_each_tensor(stack[i], [&](const at::Tensor& result) {
+    libtorch::for_each_tensor(stack[i], [&](const at::Tensor& result) {
       const bool is_new =
           result.defined() && result.is_cuda() && result.numel() > 0 && !arguments.knows(result);
       kept.results.push_back(is_new ? make_alias(result, /*writes=*/true) : at::Tensor());
@@ -128,7 +128,7 @@ void keep_results(Kept& kept, const Stack& stack, size_t returns, const Detached
 void write_results(const Kept& kept, const Stack& stack) {
   auto target = kept.results.begin();
   for (const IValue& value : stack)
-    for_each_tensor(value, [&](const at::Tensor& computed) {
+    libtorch::for_each_tensor(value, [&](const at::Tensor& computed) {
       const at::Tensor& to = *target++;
       if (!to.defined()) return;
       TORCH_CHECK(computed.sizes() == to.sizes(), kept.name, ": its result has another size at each launch");
@@ -164,7 +164,7 @@ void release(void* argument) {
 CUstream stream_of(const Stack& stack, size_t arguments) {
   c10::DeviceIndex device = -1;
   for (size_t i = stack.size() - arguments; i < stack.size() && device < 0; ++i)
-    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+    libtorch::for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
       if (tensor.defined() && tensor.is_cuda()) device = tensor.device().index();
     });
   return c10::cuda::getCurrentCUDAStream(device).stream();
@@ -191,7 +191,7 @@ bool waits_for_values(const c10::OperatorHandle& op, const Stack& given) {
   if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) return true;
   bool by_mask = false;
   if (name == "aten::index")
-    for_each_tensor(given[1], [&](const at::Tensor& index) { by_mask |= is_mask(index); });
+    libtorch::for_each_tensor(given[1], [&](const at::Tensor& index) { by_mask |= is_mask(index); });
   return by_mask;
 }
 

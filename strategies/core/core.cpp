@@ -383,10 +383,10 @@ void core_on_pressure(void (*call)(void)) {
     Process::get().allocator()->set_pressure(call);
 }
 
-void core_touch(const void* address, uint32_t reads) {
+void core_touch(const void* address, uint64_t bytes) {
   if (Allocator* allocator = Process::get().allocator()) {
     Gate* gate = Process::get().ladder()->gate();
-    touch(*allocator, address_of(address), {std::max(reads, 1U), gate == nullptr ? 0 : gate->launches()});
+    touch(*allocator, address_of(address), {bytes, gate == nullptr ? 0 : gate->launches()});
     unspill_now_and_then(*allocator, *Process::get().ladder(), [] { return Process::get().spill_limits(); });
   }
 }

@@ -208,11 +208,12 @@ typedef struct spillway_core_table {
   /* `call` is called once, on a thread that allocates, when memory becomes short. From then on `touch` helps
    * to choose what to move. */
   void (*on_pressure)(void (*call)(void));
-  /* The block that begins at `address` is about to be used by work that this thread queues after the call,
-   * which reads it `reads` times; 0 counts as 1. Operators call others: of several calls without an
-   * allocation, a free or a launch between them that with the most reads counts. What is no block's beginning
-   * is passed over. May move blocks back: the caller holds no lock that a thread which launches may need. */
-  void (*touch)(const void* address, uint32_t reads);
+  /* The block that begins at `address` is about to be used by work that this thread queues after the call and
+   * that reads `bytes` of it, each as often as it does so; 0: none of them, as who makes a view. Operators
+   * call others: of several calls without an allocation, a free or a launch between them that with the most
+   * bytes counts. What is no block's beginning is passed over. May move blocks back: the caller holds no lock
+   * that a thread which launches may need. */
+  void (*touch)(const void* address, uint64_t bytes);
 
   /* The process's one budget, by SPILLWAY_LIMIT and SPILLWAY_RESERVE; it stays for ever. Does not start the
    * core. Null: a setting is wrong, and spillway_last_error() says which. */

@@ -14,8 +14,8 @@ class ProgressWatch {
  public:
   using Clock = std::chrono::steady_clock;
   // More than a mark's distance from the next takes in most programs that are not stuck; and where work is as
-  // slow as that, twice what it took before.
-  static constexpr auto kPatience = std::chrono::seconds(3);
+  // slow as that, twice what it took before. That may have been a wait for another rank, so it has an end.
+  static constexpr auto kPatience = std::chrono::seconds(3), kMostPatience = std::chrono::seconds(30);
   static constexpr double kTimesTheSlowest = 2;
 
   explicit ProgressWatch(Allocator& allocator)
@@ -31,7 +31,8 @@ class ProgressWatch {
  private:
   static Clock::duration patience_of(Allocator& allocator) {
     const std::chrono::duration<double, std::micro> slow(kTimesTheSlowest * slowest_marks_us(allocator));
-    return std::max<Clock::duration>(kPatience, std::chrono::duration_cast<Clock::duration>(slow));
+    return std::clamp<Clock::duration>(std::chrono::duration_cast<Clock::duration>(slow), kPatience,
+                                       kMostPatience);
   }
 
   Allocator& allocator_;

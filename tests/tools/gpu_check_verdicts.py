@@ -117,7 +117,7 @@ def moved(*ratios, back=0.95, back_bytes=64 * MIB):
     uses = dict.fromkeys(("host", "device", "written", "zeroed"), "right")
     return {"uses": uses, "nccl": "right", "sharing": "shared", "attributes": {"type": 1, "device": 0, "managed": 0},
             "spills": [{"bytes": 64 * MIB, "us": 1000 / ratio, "plain_us": 1000} for ratio in ratios],
-            "back": {"bytes": back_bytes, "us": 1000 / back, "plain_us": 1000}}
+            "back": {"bytes": back_bytes, "us": 1000 / back, "plain_us": 1000, "left": 0}}
 
 
 assert "at 0.20, then 0.95 of a plain copy" in rescues.judge_spilled_memory(moved(0.2, 0.95), simulated=False)
@@ -135,9 +135,10 @@ assert "bar 0.9 from the second on" in refused(lambda: rescues.judge_spilled_mem
 
 
 assert "64 MiB came back at 0.95" in rescues.judge_spilled_memory(moved(0.2, 0.95), simulated=False)
-assert "came back at 0.50; bar 0.9" in refused(rescues.judge_spilled_memory, moved(0.2, 0.95, back=0.5), False)
+SLOW_BACK = moved(0.2, 0.95, back=0.5)
+assert "came back at 0.50, 0 MiB did not; bar 0.9" in refused(rescues.judge_spilled_memory, SLOW_BACK, False)
 assert "came back" in rescues.judge_spilled_memory(moved(0.2, 0.95, back=0.5, back_bytes=2 * MIB), simulated=False)
-assert "and all back" in rescues.judge_spilled_memory(moved(0.2, 0.95, back=0.5), simulated=True)
+assert "then back" in rescues.judge_spilled_memory(SLOW_BACK, simulated=True)
 assert "nothing came back" in refused(rescues.judge_spilled_memory, moved(0.2, 0.95, back_bytes=0), True)
 
 
@@ -244,9 +245,31 @@ CUPTI, SAW = {"kernels": seen.COUNT, "graphs": seen.COUNT}, 2 * seen.COUNT
 assert f"{SAW} launches seen, as many as CUPTI" in seen.judge_launches(SAW, CUPTI, False)
 assert "library saw 7 launches" in refused(seen.judge_launches, 7, CUPTI, False)
 assert f"{SAW + 1} launches seen, by CUPTI" in refused(seen.judge_launches, SAW + 1, CUPTI, False)
+SILENT = dict.fromkeys(CUPTI, 0)
 for hooked, simulated in ((SAW, False), (seen.COUNT, True)):
-    assert "CUPTI tells nothing" in refused(seen.judge_launches, hooked, dict.fromkeys(CUPTI, 0), simulated, error=NotRun)
-assert "library saw 0" in refused(seen.judge_launches, 0, dict.fromkeys(CUPTI, 0), True)
+    assert "CUPTI tells nothing" in refused(seen.judge_launches, hooked, SILENT, simulated, error=NotRun)
+assert "library saw 0" in refused(seen.judge_launches, 0, SILENT, True)
+
+CHECKED = {"wrong": 0, "rounds": 9, "rescued": 3}
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+INVALID = "========= Invalid __global__ read of size 4 bytes\n========= ERROR SUMMARY: 2 errors\n"
+assert "memcheck found nothing" in seen.judge_checked(CHECKED, CLEAN)
+assert "2 errors, first Invalid __global__ read" in refused(seen.judge_checked, CHECKED, INVALID)
+assert "came to no end" in refused(seen.judge_checked, CHECKED, "========= COMPUTE-SANITIZER\n")
+assert "1 sums were wrong" in refused(seen.judge_checked, {**CHECKED, "wrong": 1}, CLEAN)
+
+
+def products(**found):
+    uses = {"256 rows": {"card_us": 10, "host_us": 110, "same": True, "formula": 1},
+            "8192 rows": {"card_us": 100, "host_us": 600, "same": True, "formula": 6.2},
+            "sum": {"card_us": 10, "host_us": 110, "same": True, "formula": 1}}
+    return {"moved": 2 * MIB, "weight": MIB, "uses": {**uses, **found}}
+
+
+assert "8192 rows read it 5.0 times (6.2 by the formula)" in rescues.judge_operand(products(), False)
+assert "time is not simulated" in rescues.judge_operand(products(), True)
+other = {"sum": {"card_us": 10, "host_us": 110, "same": False, "formula": 1}}
+assert "other values with an operand on the host: sum" in refused(rescues.judge_operand, products(**other), False)
 
 SERVED = seen.CALLS
 OWN, OTHER = {"library": "libc10_cuda.so"}, {"library": "libffi.so.8"}

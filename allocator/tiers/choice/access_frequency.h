@@ -33,18 +33,19 @@ class AccessFrequency {
     block->touched = order << kPlaceBits;
     block->history = order << kUsesBits;
   }
-  // How many reads were not counted yet. Operators that call others, and views, tell of one use several
-  // times: of those at one place in the order, and with no launch between them, that with the most reads
-  // counts.
-  uint32_t touch(Block* block, uint64_t order, const BlockAccess& access) {
+  // How often the block is read by what was not counted yet, in parts of it. Operators that call others tell
+  // of one use several times: of those at one place in the order, and with no launch between them, that with
+  // the most counts.
+  double touch(Block* block, uint64_t order, const BlockAccess& access) {
     ++touches_;
-    const uint64_t now = tag(order, access.launches) | std::min<uint64_t>(access.reads, kMostAtOnce);
+    const uint64_t now = tag(order, access.launches) | shares_of(block, access);
     const bool again = block->touched >> kReadsBits == now >> kReadsBits;
     if (again && now <= block->touched) return 0;
     const uint64_t more = (now & kMostAtOnce) - (again ? block->touched & kMostAtOnce : 0);
     block->touched = now;
-    block->history += std::min(more, kMostUses - (block->history & kMostUses));
-    return static_cast<uint32_t>(more);
+    if ((block->history & kMostUses) + more > kMostUses) age(block, order);
+    block->history += more;
+    return static_cast<double>(more) / kShares;
   }
 
   // From this place on uses are known.
@@ -57,7 +58,8 @@ class AccessFrequency {
   // Reads for each place in the order, since uses are learnt. What was never seen in use has the least.
   double of(const Block* block, uint64_t order) const {
     const uint64_t since = std::max(born(block), learning_since_);
-    return static_cast<double>((block->history & kMostUses) + 1) / static_cast<double>(order - since + 1);
+    const double reads = static_cast<double>(block->history & kMostUses) / kShares;
+    return (reads + 1) / static_cast<double>(order - since + 1);
   }
   // Used a moment ago: what is about to be queued may use it again.
   static bool recent(const Block* block, uint64_t order) { return order - place(block) < kRecent; }
@@ -71,11 +73,22 @@ class AccessFrequency {
   static uint64_t tag(uint64_t order, uint64_t launches) {
     return order << kPlaceBits | (launches & kLaunches) << kReadsBits;
   }
+  // Up to whole shares: what is used is used.
+  static uint64_t shares_of(const Block* block, const BlockAccess& access) {
+    if (access.bytes == BlockAccess::kWhole) return kShares;
+    const uint64_t share = std::max<uint64_t>(block->size / kShares, 1);
+    return std::min(access.bytes / share + (access.bytes % share != 0), kMostAtOnce);
+  }
+  // Half of its uses in half of the time.
+  void age(Block* block, uint64_t order) const {
+    const uint64_t since = std::max(born(block), learning_since_);
+    block->history = (order - (order - since) / 2) << kUsesBits | (block->history & kMostUses) / 2;
+  }
 
   static constexpr uint64_t kRecent = 64;  // allocations and frees
   static constexpr uint64_t kLeastTouches = 64;
-  // A trillion allocations and frees, 16 million reads of a block. Of launches at one place the last bits
-  // tell.
+  static constexpr uint64_t kShares = 16;  // of a block, in which reads are counted
+  // A trillion allocations and frees. Of launches at one place the last bits tell.
   static constexpr unsigned kReadsBits = 16, kPlaceBits = 24, kUsesBits = 24;
   static constexpr uint64_t kMostAtOnce = (1u << kReadsBits) - 1,
                             kLaunches = (1u << (kPlaceBits - kReadsBits)) - 1;

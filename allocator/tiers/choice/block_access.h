@@ -7,8 +7,10 @@
 namespace spillway {
 
 struct BlockAccess {
-  uint32_t reads = 1;     // of the whole block
-  uint64_t launches = 0;  // by the thread so far, where they are counted
+  static constexpr uint64_t kWhole = UINT64_MAX;  // all of the block, once
+
+  uint64_t bytes = kWhole;  // that it reads of the block, each as often as it does so
+  uint64_t launches = 0;    // by the thread so far, where they are counted
 };
 
 }  // namespace spillway

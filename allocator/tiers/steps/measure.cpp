@@ -75,7 +75,7 @@ void add(HeapState& heap, const StepSample& step) {
 
 StepBoundary note_use(HeapState& heap, Block* block, const BlockAccess& access) {
   TierState& tiers = heap.tiers;
-  const uint32_t more = tiers.access.touch(block, heap.order, access);
+  const double more = tiers.access.touch(block, heap.order, access);
   if ((block->shared & kSpilled) != 0 && more != 0) tiers.link_us += more * link_us_of(heap, block);
   if (!heap.shared.times_steps || !tiers.access.is_learning() ||
       heap.tiling.arena_of(block).stream() != kMarked)

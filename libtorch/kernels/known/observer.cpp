@@ -16,7 +16,7 @@
 #include "libtorch/kernels/known/known_values.h"
 #include "libtorch/kernels/known/operands.h"
 #include "libtorch/kernels/simulator.h"
-#include "libtorch/kernels/tensors.h"
+#include "libtorch/tensors.h"
 
 namespace spillway::kernels {
 namespace {
@@ -119,8 +119,8 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   const Aside aside;
   for (const size_t i : op.written)
     if (i < call.inputs().size())
-      for_each_tensor(call.inputs()[i],
-                      [&](const at::Tensor& tensor) { running->written.push_back(tensor); });
+      libtorch::for_each_tensor(call.inputs()[i],
+                                [&](const at::Tensor& tensor) { running->written.push_back(tensor); });
   if (op.handle) {
     running->arguments.assign(call.inputs().begin(), call.inputs().end());
     running->computable = to_values(op, running->arguments);
@@ -147,13 +147,13 @@ bool is_capturing() {
 
 void forget_results(const Running& running, const std::vector<IValue>& results) {
   for (const at::Tensor& tensor : running.written) forget_value(tensor);
-  for (const IValue& result : results) for_each_tensor(result, forget_value);
+  for (const IValue& result : results) libtorch::for_each_tensor(result, forget_value);
 }
 
 std::vector<at::Tensor> tensors_of(const std::vector<IValue>& values) {
   std::vector<at::Tensor> tensors;
   for (const IValue& value : values)
-    for_each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+    libtorch::for_each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
   return tensors;
 }
 

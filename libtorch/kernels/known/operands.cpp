@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "libtorch/kernels/known/known_values.h"
-#include "libtorch/kernels/tensors.h"
+#include "libtorch/tensors.h"
 
 namespace spillway::kernels {
 
@@ -32,14 +32,15 @@ void Operands::collect(const KnownOperator& op, const char* name, c10::ArrayRef<
   const libtorch::InputExtents extents(name, inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool writes = std::ranges::find(op.written, i) != op.written.end();
-    for_each_tensor(inputs[i], [&](const at::Tensor& tensor) { add(tensor, writes, extents.of(i)); });
+    libtorch::for_each_tensor(inputs[i],
+                              [&](const at::Tensor& tensor) { add(tensor, writes, extents.of(i)); });
   }
 }
 
 void Operands::charge(const std::vector<c10::IValue>& results) {
   if (!wanted_) return;
   for (const c10::IValue& result : results)
-    for_each_tensor(result, [&](const at::Tensor& tensor) { add(tensor, true); });
+    libtorch::for_each_tensor(result, [&](const at::Tensor& tensor) { add(tensor, true); });
   if (ranges_.empty()) return;
   // A default stream's handle is the same on all devices, and means that of the current one.
   const c10::DeviceGuard guard(c10::Device(c10::kCUDA, device_));

@@ -45,7 +45,7 @@ TEST(AccessFrequency, IsUsesForEachPlaceInTheOrderSinceTheyAreKnown) {
   access.learn(100);
   AccessFrequency::begin(&young, 190);
   for (int i = 0; i < 4; ++i) access.touch(&old, 150 + i, {}), access.touch(&young, 195 + i, {});
-  EXPECT_EQ(access.touch(&old, 153, {}), 0u) << "the same use, told again";
+  EXPECT_EQ(access.touch(&old, 153, {}), 0) << "the same use, told again";
   EXPECT_DOUBLE_EQ(access.of(&old, 200), 5.0 / 101) << "what was before nobody knows";
   EXPECT_DOUBLE_EQ(access.of(&young, 200), 5.0 / 11);
   EXPECT_TRUE(AccessFrequency::recent(&young, 200));
@@ -58,12 +58,26 @@ TEST(AccessFrequency, OfWhatIsToldAtOnePlaceTheMostReadsCount) {
   Block block{};
   AccessFrequency::begin(&block, 10);
   access.learn(10);
-  EXPECT_EQ(access.touch(&block, 19, {1}), 1u);
-  EXPECT_EQ(access.touch(&block, 19, {6}), 5u);
-  EXPECT_EQ(access.touch(&block, 19, {2}), 0u);
+  block.size = 16 << 20;
+  EXPECT_EQ(access.touch(&block, 19, {}), 1);
+  EXPECT_EQ(access.touch(&block, 19, {6 * block.size}), 5);
+  EXPECT_EQ(access.touch(&block, 19, {2 * block.size}), 0);
   EXPECT_DOUBLE_EQ(access.of(&block, 19), 7.0 / 10);
-  EXPECT_EQ(access.touch(&block, 20, {2}), 2u);
+  EXPECT_EQ(access.touch(&block, 20, {2 * block.size}), 2);
   EXPECT_DOUBLE_EQ(access.of(&block, 20), 9.0 / 11);
+}
+
+// One layer's part of a cache, or of weights that lie in one block; a view alone reads nothing.
+TEST(AccessFrequency, CountsThePartOfABlockThatIsRead) {
+  AccessFrequency access;
+  Block block{};
+  AccessFrequency::begin(&block, 10);
+  block.size = 32 << 20;
+  for (uint64_t launches = 1; launches <= 8; ++launches) {
+    EXPECT_EQ(access.touch(&block, 10, {0, launches}), 0);
+    EXPECT_EQ(access.touch(&block, 10, {block.size / 32, launches}), 1.0 / 16) << "parts of a 16th are whole";
+  }
+  EXPECT_DOUBLE_EQ(access.of(&block, 10), 1.5);
 }
 
 // As operators in place do: an optimizer's, on its states.
@@ -71,8 +85,7 @@ TEST(AccessFrequency, WorkAfterALaunchIsAnotherUse) {
   AccessFrequency access;
   Block block{};
   AccessFrequency::begin(&block, 10);
-  for (uint64_t launches : {300, 300, 301, 301, 302})
-    access.touch(&block, 10, {.reads = 1, .launches = launches});
+  for (uint64_t launches : {300, 300, 301, 301, 302}) access.touch(&block, 10, {.launches = launches});
   EXPECT_DOUBLE_EQ(access.of(&block, 10), 4.0);
 }
 
@@ -86,17 +99,20 @@ TEST(AccessFrequency, SaysNothingOfAProgramThatWasHardlySeen) {
   EXPECT_TRUE(access.knows_the_program());
 }
 
-TEST(AccessFrequency, CountsNoFurtherThanItsBits) {
+TEST(AccessFrequency, KeepsTheFrequencyWhenItsBitsAreFull) {
   AccessFrequency access;
   Block block{};
   AccessFrequency::begin(&block, 7);
-  constexpr uint32_t kMostAtOnce = 65'535;
-  EXPECT_EQ(access.touch(&block, 8, {UINT32_MAX}), kMostAtOnce);
-  EXPECT_EQ(access.touch(&block, 8, {UINT32_MAX}), 0u);
+  block.size = 16 << 20;
+  EXPECT_EQ(access.touch(&block, 8, {UINT64_MAX - 1}), 65'535.0 / 16) << "the most at once";
+  EXPECT_EQ(access.touch(&block, 8, {UINT64_MAX - 1}), 0);
   EXPECT_TRUE(AccessFrequency::recent(&block, 8)) << "reads do not run over into the place";
-  for (int i = 1; i <= 256; ++i) access.touch(&block, 8 + i, {kMostAtOnce});
   EXPECT_EQ(AccessFrequency::born(&block), 7u) << "nor into the age";
-  EXPECT_DOUBLE_EQ(access.of(&block, 7), 16'777'216.0);
+  AccessFrequency::begin(&block, 1000);
+  uint64_t order = 1000;
+  for (int step = 0; step < 5'000'000; ++step) access.touch(&block, order += 4, {});
+  EXPECT_NEAR(access.of(&block, order), 0.25, 0.001)
+      << "one use in four places, for longer than there are bits for";
 }
 
 class ExportsTest : public ::testing::Test {

@@ -1,9 +1,9 @@
-"""operators_over_link.py products|in-place: steps of operators, which tell what they use: with room, then with a part
+"""operators_over_link.py products|in-place|views: steps of operators, which tell what they use: with room, then with a part
 of their operands moved to the host.
 
 A weight's tiles are read over the link once for each tile of rows that the card's cache does not serve. An optimizer's
-operators change its states in place, one after the other without an allocation between them. Needs a card that computes
-nothing (`--values zeros`). Prints the virtual milliseconds of a step, before and after the move.
+operators change its states in place, one after the other without an allocation between them. What uses a view of a large
+tensor, as of one layer's part of a cache, reads that part. Needs a card that computes nothing (`--values zeros`). Prints the virtual milliseconds of a step, before and after the move.
 """
 import sys
 
@@ -33,6 +33,15 @@ class InPlace:
             yield lambda state=state: state.mul_(2).add_(1).bitwise_and_(3)
 
 
+class Views:
+    def __init__(self):
+        self.cache = torch.empty(8, 28 * MIB, dtype=torch.uint8, device="cuda")
+
+    def parts(self):
+        for group in (0, 1, 2):
+            yield lambda group=group: [self.cache[i].add_(1) for i in range(group * 3, min(group * 3 + 3, 8))]
+
+
 def step(operators):
     """The parts differ in length, so that none is taken for a step."""
     for number, part in enumerate(operators.parts(), 1):
@@ -52,7 +61,7 @@ def steps(operators, count=14):
 
 
 def main():
-    operators = {"products": Products, "in-place": InPlace}[sys.argv[1]]()
+    operators = {"products": Products, "in-place": InPlace, "views": Views}[sys.argv[1]]()
     print(f"before {steps(operators):.2f}")
     more = torch.empty(80 * MIB, dtype=torch.uint8, device="cuda")
     print(f"moved {steps(operators):.2f}")

@@ -63,8 +63,8 @@ def core():
     library = ctypes.CDLL(LIBRARY)
     library.spillway_core.restype = ctypes.POINTER(Core)
     table = library.spillway_core().contents
-    if table.version != 13:
-        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 13")
+    if table.version != 14:
+        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 14")
     return table
 
 

@@ -192,6 +192,11 @@ class Slowdown(Case):
         self.assertGreater(measured, 4)
         self.assertAlmostEqual(predicted, measured, delta=0.1 * measured)
 
+    def test_views_are_predicted_by_what_they_have(self):
+        predicted, measured = self.run_operators("views")
+        self.assertGreater(measured, 2)
+        self.assertAlmostEqual(predicted, measured, delta=0.15 * measured)
+
     def test_it_comes_back_as_soon_as_there_is_room_if_it_is_slower_than_promised(self):
         patient, slow = self.run_slow("--max-slowdown", "none")
         self.assertGreater(slow["after"], 2 * slow["before"], patient.errors)

@@ -107,6 +107,22 @@ TEST_F(SlowDevice, IsWaitedForAsLongAsItsPiecesTookBefore) {
   table.cuCtxSynchronize();
 }
 
+TEST_F(SlowDevice, HasItsTimesAlsoWhereOnlySomeOfManyMarksAreKept) {
+  ASSERT_NE(get(kMiB), 0u);
+  constexpr int kPieces = 100;
+  constexpr uint64_t kPieceNs = 1'000'000'000;
+  std::vector<std::unique_ptr<TimedWork>> works;
+  for (int i = 0; i < kPieces; ++i) {
+    works.push_back(std::make_unique<TimedWork>(Clock::now() + std::chrono::hours(1)));
+    queue(*works.back(), kPieceNs);
+    mark_progress(*allocator, StreamId{});
+  }
+  for (const auto& work : works) work->let_go();
+  table.cuCtxSynchronize();
+  EXPECT_GT(passed(), 0u);
+  EXPECT_NEAR(slowest_marks_us(*allocator), 2'000'000, 1000) << "of two pieces, between marks that were kept";
+}
+
 TEST_F(SlowDevice, IsNotTakenForSlowBecauseItHadNothingToDo) {
   constexpr uint64_t kPauseUs = 4'000'000;
   const uint64_t block = get(kMiB);

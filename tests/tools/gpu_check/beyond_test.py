@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 from gpu_check import beyond, serving  # noqa: E402
 from gpu_check.machine import CheckFailed  # noqa: E402
+from gpu_check.part import Setting  # noqa: E402
 
 PLAIN = {"weights": "right", "losses": ["0 0x1p+2 0x1p+0"], "peak": 1000, "seconds": 10.0}
 NAME = "gradients and states on the host"
@@ -21,7 +22,7 @@ class Card:
 
 
 def setting_on(machine):
-    return types.SimpleNamespace(machine=machine, folder=None, data=lambda identity: PLAIN)
+    return Setting(machine, folder=None, data=lambda identity: PLAIN, options=None)
 
 
 class Places(unittest.TestCase):
@@ -100,7 +101,7 @@ class Tokens(unittest.TestCase):
         self.assertTrue(self.look(preempted=0).failed, "nothing was pre-empted")
 
     def test_two_cards_are_not_there(self):
-        machine = types.SimpleNamespace(simulated=False, run=lambda command: "1\n")
+        machine = types.SimpleNamespace(simulated=False, python="python3", run=lambda command: "1\n")
         outcome = serving.look_at_two("two cards", "bits", lambda *_: self.fail("it ran"))(setting_on(machine))
         self.assertFalse(outcome.failed)
         self.assertIn("not run: this machine has one card", outcome.rows[0])

@@ -74,7 +74,9 @@ def under_limit(machine, program, *words, options=(), seconds=LONGEST, before=()
     printed = machine.run([*before, *under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none",
                                                "--host-budget", budget, *options),
                            machine.python, PROGRAMS / program, *words], seconds, **environment)
-    return json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
+    line = next((line for line in printed.splitlines() if line.startswith("{")), None)
+    require(line is not None, f"the program said nothing but: {' '.join(printed.split())[:200]}")
+    return json.loads(line)
 
 
 def spilled_memory(machine, folder):
@@ -91,28 +93,33 @@ def judge_spilled_memory(said, simulated):
     back = said["back"]
     require(back["bytes"] > 0, "nothing came back when there was room")
     speed_back = back["plain_us"] / back["us"]
-    returned = f"{back['bytes'] / MIB:.0f} MiB came back at {speed_back:.2f}"
+    returned = f"{back['bytes'] / MIB:.0f} MiB came back at {speed_back:.2f}, {back['left'] / MIB:.0f} MiB did not"
     require(simulated or back["bytes"] < LEAST_JUDGED or speed_back >= BANDWIDTH, f"{returned}; bar {BANDWIDTH}")
     attributes = said["attributes"]
-    times = f"{moved} and all back; time is not simulated" if simulated else f"{moved} {speed}; {returned}"
+    times = f"{moved}, then back; time is not simulated" if simulated else f"{moved} {speed}; {returned}"
     return (f"{times}; kernels, copies, memset and NCCL right; "
             f"driver: memory type {attributes['type']}, device {attributes['device']}, managed "
             f"{attributes['managed']}; sharing: {said['sharing']}")
 
 
 def operand_on_the_host(machine, folder):
-    """A matrix product and a sum that read an operand over the link: whether the values stay, and how often it is read,
-    as far as time tells."""
-    said = under_limit(machine, "product.py")
+    """Products and a sum that read an operand over the link: whether the values stay, and how often it is read, as far
+    as time tells, beside the formula by which Spillway prices such memory."""
+    width_and_rows = ("1024", "256") if machine.simulated else ("8192", "256", "2048", "8192")
+    return judge_operand(under_limit(machine, "product.py", *width_and_rows), machine.simulated)
+
+
+def judge_operand(said, simulated):
     require(said["moved"] > said["weight"], f"{said['moved']} bytes were moved, the operand has {said['weight']}")
-    wrong = [name for name in ("product", "sum") if not said[name]["same"]]
+    wrong = [name for name, use in said["uses"].items() if not use["same"]]
     require(not wrong, f"other values with an operand on the host: {', '.join(wrong)}")
-    if machine.simulated:
+    if simulated:
         return "values are the same; time is not simulated"
-    times = (said["product"]["host_us"] - said["product"]["card_us"]) / max(
-        said["sum"]["host_us"] - said["sum"]["card_us"], 1)
-    slower = said["product"]["host_us"] / said["product"]["card_us"]
-    return f"values are the same; a product is {slower:.1f} times slower, as if the operand were read {times:.1f} times"
+    once = said["uses"].pop("sum")
+    once_us = max(once["host_us"] - once["card_us"], 1)
+    read = [f"{name} read it {(use['host_us'] - use['card_us']) / once_us:.1f} times ({use['formula']:.1f} by the "
+            f"formula)" for name, use in said["uses"].items()]
+    return f"values are the same; {', '.join(read)}"
 
 
 def moves_under_launches(machine, folder):

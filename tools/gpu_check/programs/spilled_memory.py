@@ -27,10 +27,11 @@ def attribute(address, which):
 
 
 def plain_copy_us(tensor, bytes_, back=False):
-    """The fastest of five copies of so many bytes to pinned host memory, or from there."""
+    """The fastest of five copies of so many bytes to pinned host memory, or back from there, which changes no value."""
     target = torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
     view = tensor.view(torch.uint8)[:bytes_]
     if back:
+        target.copy_(view)
         target, view = view, target
     best = float("inf")
     for _ in range(5):
@@ -49,8 +50,9 @@ def spill(before, after, source):
     return {"bytes": moved, "us": after.rescue_us - before.rescue_us, "plain_us": plain_copy_us(source, moved)}
 
 
-def way_back():
-    """What came back at once when there was room for a while, in how long, and what a plain copy of as much takes.
+def way_back(moved_tensor, part, expected):
+    """What came back at once when there was room for a while, in how long, what a plain copy of as much takes, and what
+    the part of the tensor then holds.
 
     Spillway looks at every 1,024th use, here of a view. The other looks tell what the loop itself takes."""
     used, alone = torch.zeros(1 << 20, device="cuda"), []
@@ -61,10 +63,11 @@ def way_back():
             torch.empty(1, device="cuda")
         us, moved = (time.perf_counter() - begin) * 1e6, before - query().spilled
         if moved > 0:
-            plain = plain_copy_us(torch.empty(moved, dtype=torch.uint8, device="cuda"), moved, back=True)
-            return {"bytes": moved, "us": us - min(alone, default=0), "plain_us": plain}
+            said = "right" if torch.equal(part.cpu(), expected) else "wrong values"
+            return {"bytes": moved, "us": us - min(alone, default=0), "part": said, "left": query().spilled,
+                    "plain_us": plain_copy_us(moved_tensor, moved, back=True)}
         alone.append(us)
-    return {"bytes": 0, "us": 0, "plain_us": 0}
+    return {"bytes": 0, "us": 0, "plain_us": 0, "part": "right", "left": query().spilled}
 
 
 def copies(part, expected):
@@ -150,8 +153,8 @@ def main():
     hot.fill_(7)
     result["uses"]["beside a full device"] = "right" if torch.equal(part.cpu(), expected) else "wrong values"
     del hot
-    result["back"] = way_back()
-    result["uses"]["back on the device"] = "right" if torch.equal(part.cpu(), expected) else "wrong values"
+    result["back"] = way_back(cold, part, expected)
+    result["uses"]["back on the device"] = result["back"]["part"]
     hot = torch.empty(count * 4 // 3, dtype=torch.int32, device="cuda")
     result["sharing"] = sharing(cold)  # last: what others may use does not move again
     hot.fill_(8)

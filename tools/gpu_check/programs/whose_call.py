@@ -25,12 +25,13 @@ def own_request(bytes_):
 
 
 def other_request(bytes_):
-    """By a library that is not PyTorch's: the C interface, from Python's own."""
-    driver, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
-    status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(bytes_))
+    """By a library that is not PyTorch's, here Python's own for C, through the same CUDA runtime."""
+    runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
+    address = ctypes.c_void_p()
+    status = runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(bytes_))
     if status != 0:
         return f"error {status}"
-    return "served" if driver.cuMemFree_v2(address) == 0 else "not freed"
+    return "served" if runtime.cudaFree(address) == 0 else "not freed"
 
 
 def main():

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-namespace spillway::kernels {
+namespace spillway::libtorch {
 
 // One after the other, those of lists too; what is no tensor is passed over.
 template <class Use>
@@ -21,4 +21,4 @@ void for_each_tensor(const c10::IValue& value, Use use) {
   }
 }
 
-}  // namespace spillway::kernels
+}  // namespace spillway::libtorch
