@@ -12,7 +12,7 @@
 #include <atomic>
 #include <unordered_map>
 
-#include "base/product_reads.h"
+#include "driver/product_reads.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/products.h"
 #include "libtorch/tensors.h"

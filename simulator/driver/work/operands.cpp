@@ -2,7 +2,7 @@
 // own time counts little. And, in null mode, the time of PyTorch's operators, whose launches say nothing.
 #include <algorithm>
 
-#include "base/product_reads.h"
+#include "driver/product_reads.h"
 #include "simulator/driver/entry/call.h"
 #include "simulator/driver/work/launch.h"
 #include "simulator/driver/work/touch.h"

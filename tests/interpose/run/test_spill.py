@@ -154,8 +154,8 @@ class Slowdown(Case):
     card = ("--capacity", "256MiB", "--profile", "timed-kernels")
 
     def run_slow(self, *options):
-        ended = self.run_on(sys.executable, OWN / "slower_than_predicted.py", card=self.card,
-                            options=["--mode", "replace", "--host-budget", "1GiB", *options])
+        ended = self.run_on(sys.executable, OWN / "slowdown" / "slower_than_predicted.py", card=self.card,
+                            options=["--mode", "replace", "--host-budget", "1GiB", *options], PYTHONPATH=str(OWN))
         self.assertEqual(ended.status, 0, ended.errors)
         return ended, {name: float(ms) for name, ms in re.findall(r"^(\w+) ([\d.]+)$", ended.output, re.M)}
 
@@ -171,8 +171,10 @@ class Slowdown(Case):
 
     def run_operators(self, which):
         """What the first move makes of a step, as predicted and as measured."""
-        ended = self.run_on(sys.executable, OWN / "operators_over_link.py", which, card=(*self.card, "--values", "zeros"),
-                            options=["--mode", "replace", "--host-budget", "1GiB", "--max-slowdown", "none"])
+        card = (*self.card, "--values", "zeros")
+        ended = self.run_on(sys.executable, OWN / "slowdown" / "operators_over_link.py", which, card=card,
+                            options=["--mode", "replace", "--host-budget", "1GiB", "--max-slowdown", "none"],
+                            PYTHONPATH=str(OWN))
         self.assertEqual(ended.status, 0, ended.errors)
         ms = {name: float(value) for name, value in re.findall(r"^(\w+) ([\d.]+)$", ended.output, re.M)}
         said = re.search(r"made the program's steps ([\d.]+) times as long \(([\d.]+) times predicted\)",

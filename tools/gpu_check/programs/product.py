@@ -25,7 +25,7 @@ def best_us(operation):
 
 
 def formula(rows, width):
-    """base/product_reads.h, of a right operand with `width` columns."""
+    """driver/product_reads.h, of a right operand with `width` columns."""
     card = torch.cuda.get_device_properties(0)
     own, other = math.ceil(width / TILE), math.ceil(rows / TILE)
     if width * width * 2 <= card.L2_cache_size / 2:

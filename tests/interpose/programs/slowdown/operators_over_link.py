@@ -1,9 +1,10 @@
-"""operators_over_link.py products|in-place|views: steps of operators, which tell what they use: with room, then with a part
-of their operands moved to the host.
+"""operators_over_link.py products|in-place|views: steps of operators, which tell what they use: with room, then with a
+part of their operands moved to the host.
 
 A weight's tiles are read over the link once for each tile of rows that the card's cache does not serve. An optimizer's
-operators change its states in place, one after the other without an allocation between them. What uses a view of a large
-tensor, as of one layer's part of a cache, reads that part. Needs a card that computes nothing (`--values zeros`). Prints the virtual milliseconds of a step, before and after the move.
+operators change its states in place, one after the other without an allocation between them. What uses a view of a
+large tensor, as of one layer's part of a cache, reads that part. Needs a card that computes nothing (`--values zeros`).
+Prints the virtual milliseconds of a step, before and after the move.
 """
 import sys
 
