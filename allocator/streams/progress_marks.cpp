@@ -16,7 +16,7 @@ constexpr double kForgets = 0.99;
 // Streams pass their marks in any order.
 void ProgressMarks::look() {
   const size_t before = ahead_.size();
-  std::erase_if(ahead_, [this](const Mark& mark) {
+  std::erase_if(ahead_, [this](const Mark& mark) SPILLWAY_REQUIRES(mutex_) {
     if (device_.query(mark.event) != CUDA_SUCCESS) return false;
     passes(mark);
     return true;
