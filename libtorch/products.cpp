@@ -45,8 +45,7 @@ bool is_matrix(const at::Tensor& tensor) {
 // Of batches: other tiles of the same product find what one of them has read.
 bool stays_cached(const at::Tensor& tensor) {
   constexpr int64_t kCachedBytes = 16 << 20;
-  return tensor.dim() > 2 &&
-         tensor.size(-2) * tensor.size(-1) * static_cast<int64_t>(tensor.element_size()) <= kCachedBytes;
+  return tensor.dim() > 2 && tensor.size(-2) * tensor.size(-1) * tensor.element_size() <= kCachedBytes;
 }
 
 uint32_t extent(const at::Tensor& tensor, int64_t dimension) {
