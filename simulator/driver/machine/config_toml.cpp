@@ -53,7 +53,9 @@ std::string nearest_function(const std::string& name) {
 std::string read_latencies(const toml::table& table, const std::string& section, const std::string& file,
                            std::map<std::string, uint64_t>& out) {
   for (const auto& [key, node] : table) {
-    const std::string name(key.str()), full = section + "." + name;
+    const std::string name(key.str());
+    std::string full = section;
+    full.append(".").append(name);
     const auto value = node.value_exact<int64_t>();
     if (find_configurable(name) == Function::kCount)
       return latency_error(file, node, full,
