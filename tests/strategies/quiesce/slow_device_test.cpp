@@ -60,6 +60,16 @@ class SlowDevice : public Spill {
     const SpillwayExternalWork external = work.as_work(virtual_ns);
     ASSERT_EQ(control->submit_external(nullptr, &external), CUDA_SUCCESS);
   }
+  // Pieces that end when they are let go, with a mark behind each.
+  std::vector<std::unique_ptr<TimedWork>> queue_with_marks(int count, uint64_t virtual_ns) {
+    std::vector<std::unique_ptr<TimedWork>> works;
+    for (int i = 0; i < count; ++i) {
+      works.push_back(std::make_unique<TimedWork>(Clock::now() + std::chrono::hours(1)));
+      queue(*works.back(), virtual_ns);
+      mark_progress(*allocator, StreamId{});
+    }
+    return works;
+  }
   // By a thread that queues nothing: it sees what has really ended.
   uint64_t passed() {
     uint64_t count = 0;
@@ -109,18 +119,14 @@ TEST_F(SlowDevice, IsWaitedForAsLongAsItsPiecesTookBefore) {
 
 TEST_F(SlowDevice, HasItsTimesAlsoWhereOnlySomeOfManyMarksAreKept) {
   ASSERT_NE(get(kMiB), 0u);
-  constexpr int kPieces = 100;
+  constexpr int kPieces = 65;  // one more than are kept: of the others every second stays
   constexpr uint64_t kPieceNs = 1'000'000'000;
-  std::vector<std::unique_ptr<TimedWork>> works;
-  for (int i = 0; i < kPieces; ++i) {
-    works.push_back(std::make_unique<TimedWork>(Clock::now() + std::chrono::hours(1)));
-    queue(*works.back(), kPieceNs);
-    mark_progress(*allocator, StreamId{});
-  }
+  const auto works = queue_with_marks(kPieces, kPieceNs);
   for (const auto& work : works) work->let_go();
   table.cuCtxSynchronize();
   EXPECT_GT(passed(), 0u);
-  EXPECT_NEAR(slowest_marks_us(*allocator), 2'000'000, 1000) << "of two pieces, between marks that were kept";
+  EXPECT_NEAR(slowest_marks_us(*allocator), 2'000'000, 100'000)
+      << "of two pieces, between marks that were kept";
 }
 
 TEST_F(SlowDevice, IsNotTakenForSlowBecauseItHadNothingToDo) {
@@ -141,12 +147,7 @@ TEST_F(SlowDevice, HasItsMarksEvenlyInAQueueOfAnyLength) {
   ASSERT_NE(get(kMiB), 0u);
   constexpr int kPieces = 300, kMostBetween = 8;
   constexpr uint64_t kLongerThanTheTest = 1'000'000'000'000;
-  std::vector<std::unique_ptr<TimedWork>> works;
-  for (int i = 0; i < kPieces; ++i) {
-    works.push_back(std::make_unique<TimedWork>(Clock::now() + std::chrono::hours(1)));
-    queue(*works.back(), kLongerThanTheTest);
-    mark_progress(*allocator, StreamId{});
-  }
+  const auto works = queue_with_marks(kPieces, kLongerThanTheTest);
   EXPECT_EQ(passed(), 0u);
   uint64_t before = 0;
   int since = 0, most = 0;

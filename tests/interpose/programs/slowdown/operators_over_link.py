@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-import simulator_control
+from timed_steps import last_ms
 
 MIB, WIDTH, ROWS = 1 << 20, 4096, 8192
 
@@ -51,21 +51,11 @@ def step(operators):
             torch.empty(1, device="cuda")
 
 
-def steps(operators, count=14):
-    """Milliseconds of the last."""
-    for _ in range(count):
-        before = simulator_control.counts().virtual_ns
-        step(operators)
-        torch.cuda.synchronize()
-        after = simulator_control.counts().virtual_ns
-    return (after - before) / 1e6
-
-
 def main():
     operators = {"products": Products, "in-place": InPlace, "views": Views}[sys.argv[1]]()
-    print(f"before {steps(operators):.2f}")
+    print(f"before {last_ms(lambda: step(operators)):.2f}")
     more = torch.empty(80 * MIB, dtype=torch.uint8, device="cuda")
-    print(f"moved {steps(operators):.2f}")
+    print(f"moved {last_ms(lambda: step(operators)):.2f}")
     del more
 
 

@@ -8,6 +8,7 @@ import ctypes
 import torch
 
 import simulator_control
+from timed_steps import last_ms
 
 MIB = 1 << 20
 
@@ -37,14 +38,9 @@ def step(tensors):
             tensor.view(-1)
 
 
-def steps(tensors, count=14):
+def steps(tensors):
     """Milliseconds of the last, for each tensor."""
-    for _ in range(count):
-        before = simulator_control.counts().virtual_ns
-        step(tensors)
-        torch.cuda.synchronize()
-        after = simulator_control.counts().virtual_ns
-    return (after - before) / 1e6 / len(tensors)
+    return last_ms(lambda: step(tensors)) / len(tensors)
 
 
 def main():
