@@ -22,6 +22,8 @@ def row(death, source, cause, *texts, **how):
     return death, source, cause, texts, how
 
 
+# The report names who called, and server.py's frames would be below those of a script.
+STARTED = {"SPILLWAY_TEST_COLD": "1"}
 TABLE = [
     row("capacity", "run", "capacity", r"8\.22 MiB too much", r"by +torch/optim/adam.py:\d+ .*from capacity.py:9",
         capacity="1GiB"),
@@ -33,7 +35,8 @@ TABLE = [
         r"yes +PyTorch's expandable segments"),
 
     row("leak", "run", "growth", r"rose all along, from [\d.]+ MiB to [\d.]+ MiB in", SECONDS_A_STEP="0.15"),
-    row("leak", "replace", "leak", r"blocks of .*leak\.py:\d+ <module> were kept: [56]\.\d+ MiB more after each step"),
+    row("leak", "replace", "leak", r"blocks of .*leak\.py:\d+ <module> were kept: [56]\.\d+ MiB more after each step",
+        **STARTED),
     row("leak", "snapshot", "leak", r"blocks of .*leak\.py:\d+ <module> were kept: 6\.00 MiB more after each step"),
 
     row("neighbour", "run", "other processes", r"process \d+ \(.*\) holds 140\.00 MiB", r"\+ others +140\.00 MiB",
@@ -69,17 +72,19 @@ TABLE = [
     row("host_memory", "replace", "host memory", r"256\.00 MiB of host memory were asked for, not of the card"),
 
     row("evaluation", "run", "growth", r"rose all along", r"by +evaluation\.py:\d+", SECONDS_A_STEP="0.08"),
-    row("evaluation", "replace", "leak", r"blocks of .*evaluation\.py:\d+ <module> were kept: 3\.91 MiB more"),
+    row("evaluation", "replace", "leak", r"blocks of .*evaluation\.py:\d+ <module> were kept: 3\.91 MiB more",
+        **STARTED),
     row("evaluation", "snapshot", "leak", r"blocks of .*evaluation\.py:\d+ <module> were kept: 3\.91 MiB more"),
 
     row("growing_cache", "run", "growth", r"rose all along", r"by +growing_cache\.py:\d+", SECONDS_A_STEP="0.03"),
-    row("growing_cache", "replace", "growth", r"4 blocks of .*growing_cache\.py:\d+ <module> grow.* (1\.9|2\.0)\d MiB"),
+    row("growing_cache", "replace", "growth", r"4 blocks of .*growing_cache\.py:\d+ <module> grow.* (1\.9|2\.0)\d MiB",
+        **STARTED),
     row("growing_cache", "snapshot", "growth", r"4 blocks of .*growing_cache\.py:\d+ <module> grow.* 2\.00 MiB larger"),
 
     row("growing_layers", "replace", "growth", r"blocks of growing_layers\.py:1[3-9] attend grow: made anew again",
         capacity="600MiB"),
     row("kept_losses", "replace", "leak", r"blocks of kept_losses\.py:10 <module> were kept: 1[0-2]\.\d+ MiB more",
-        capacity="400MiB"),
+        capacity="400MiB", **STARTED),
     row("keeping_server", "replace", "leak", r"2\d\d\.\d+ MiB in \d+ blocks of keeping_server\.py:\d+ answer were k",
         capacity="300MiB"),
 
@@ -99,8 +104,8 @@ def die(death, source, how):
     program = "beside_neighbour" if death == "neighbour" else death
     if source == "snapshot":
         return died_natively(program, before=NEIGHBOUR if death == "neighbour" else (), **how)
-    if source == "replace":  # the report names who called, and server.py's frames would be on the stack
-        return died_under_run(program, *REPLACE, *options, before=before, SPILLWAY_TEST_COLD="1", **how)
+    if source == "replace":
+        return died_under_run(program, *REPLACE, *options, before=before, **how)
     return died_under_run(program, *options, before=before, **how)
 
 

@@ -2,10 +2,9 @@
 // (server.py).
 //
 // It stands in for its process: the program gets its arguments, environment, folder and open files; signals
-// are passed on, and its exit status becomes this one's. A program whose allocator is replaced while PyTorch
-// is imported gets a process of its own, in which server.py runs it. What cannot be served so is run by the
-// real interpreter, as are all programs under SPILLWAY_TEST_COLD=1: those whose process identity, start, end
-// or allocator counts.
+// are passed on, and its exit status becomes this one's. What cannot be served so is run by the real
+// interpreter, as are all programs under SPILLWAY_TEST_COLD=1: those whose process identity, start, end or
+// allocator counts.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -90,19 +89,6 @@ static void run_really(char** words) {
   fail(python);
 }
 
-// By server.py, without a fork: PyTorch's import and the interpreter's end take half as long.
-static void run_alone(int count, char** words) {
-  char** all = calloc((size_t)count + 3, sizeof *all);
-  if (all == NULL) abort();
-  char** end = all;
-  *end++ = *words++;
-  while (is_option(*words)) *end++ = *words++;
-  *end++ = (char*)SPILLWAY_ZYGOTE_SERVER;
-  *end++ = (char*)"--alone";
-  while (*words != NULL) *end++ = *words++;
-  run_really(all);
-}
-
 // Python starts this one beside a program's own processes. It imports nothing.
 static int is_resource_tracker(const char* code) {
   return begins(code, "from multiprocessing.resource_tracker ");
@@ -124,18 +110,13 @@ static int names_its_parent(char** words) {
   return 0;
 }
 
-typedef enum { kReally, kAlone, kForked } Way;
-
-// Only PyTorch's programs start slowly, and in the tests those run on the simulator. `--mode replace` does
-// its work while PyTorch is imported.
-static Way way_of(char** words) {
+// Only PyTorch's programs start slowly, and in the tests those run on the simulator.
+static int can_be_forked(char** words) {
   const char* cold = getenv("SPILLWAY_TEST_COLD");
   const char* preload = getenv("LD_PRELOAD");
-  const char* mode = getenv("SPILLWAY_MODE");
-  if (cold != NULL && *cold != '\0') return kReally;
-  if (preload == NULL || strstr(preload, "/sim/libcudart.so") == NULL) return kReally;
-  if (!is_program(words) || names_its_parent(words)) return kReally;
-  return mode != NULL && strcmp(mode, "replace") == 0 ? kAlone : kForked;
+  if (cold != NULL && *cold != '\0') return 0;
+  if (preload == NULL || strstr(preload, "/sim/libcudart.so") == NULL) return 0;
+  return is_program(words) && !names_its_parent(words);
 }
 
 // What an interpreter and the libraries that it has loaded have read before the program begins.
@@ -185,7 +166,7 @@ static uint64_t key_of_process(void) {
   for (char** at = environ; *at != NULL; ++at)
     if (counts_at_start(*at)) sum += mix(0xcbf29ce484222325u, *at, strlen(*at));
   uint64_t hash = mix_file(mix_preloaded(sum), SPILLWAY_ZYGOTE_SERVER);
-  hash = mix_file(hash, SPILLWAY_KEEP_OPERATORS);
+  hash = mix_file(hash, SPILLWAY_ZYGOTE_LIBRARY);
   hash = mix(hash, environment, strlen(environment));
   hash = mix_file(hash, in_environment("pyvenv.cfg"));  // the folder may have been made anew
   const int addresses = personality(0xffffffff);
@@ -243,7 +224,7 @@ static void become_server(const char* socket_path, const char* log_path, int rea
   if (chdir("/") != 0) _exit(1);
   unsetenv("PYTHONPATH");
   unsetenv("PYTHONUNBUFFERED");
-  preload_first(SPILLWAY_KEEP_OPERATORS);
+  preload_first(SPILLWAY_ZYGOTE_LIBRARY);
   char* words[] = {own_path, (char*)SPILLWAY_ZYGOTE_SERVER, (char*)socket_path, NULL};
   run_really(words);
 }
@@ -419,14 +400,13 @@ static void end_as(int status) {
 }
 
 int main(int count, char** words) {
+  (void)count;
   find_environment();
   give_way(words);
   // Importing PyTorch takes three times as long where its bytecode is not kept in the environment.
   unsetenv("PYTHONDONTWRITEBYTECODE");
-  const Way way = way_of(words);
-  const int server = way == kForked ? connect_to_server() : -1;
-  note_start(way == kAlone ? "alone\n" : server < 0 ? "started\n" : "forked\n");
-  if (way == kAlone) run_alone(count, words);
+  const int server = can_be_forked(words) ? connect_to_server() : -1;
+  note_start(server < 0 ? "started\n" : "forked\n");
   if (server < 0) run_really(words);
   struct sigaction action = {.sa_handler = pass_on};
   for (size_t i = 0; i < sizeof kPassedOn / sizeof *kPassedOn; ++i) sigaction(kPassedOn[i], &action, NULL);

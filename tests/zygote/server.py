@@ -1,14 +1,12 @@
 """An interpreter with PyTorch imported, forked for each program that a test starts: the tests' `python` asks it.
 
 Usage: server.py SOCKET. Writes 'y' to descriptor 3 once it listens. Ends after three minutes without a program.
-Usage: server.py --alone WORD... . Runs the program of these words, of `python WORD...`, itself.
 """
 import atexit
 import builtins
 import ctypes
 import fcntl
 import gc
-import importlib.machinery
 import io
 import os
 import runpy
@@ -40,8 +38,12 @@ class Request:
         self.words = [os.fsdecode(word) for word in words[1:]]
         self.environment = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
         self.unbuffered = bool(self.environment.get(b"PYTHONUNBUFFERED"))
+        self.writes_bytecode = True
         while self.words[0] in ("-B", "-u"):
-            self.unbuffered |= self.words.pop(0) == "-u"
+            if self.words.pop(0) == "-u":
+                self.unbuffered = True
+            else:
+                self.writes_bytecode = False
 
     @staticmethod
     def _receive(client, length):
@@ -178,6 +180,7 @@ def become(request):
     take_descriptors(request.descriptors)
     os.chdir(request.folder)
     os.umask(request.mask)
+    sys.dont_write_bytecode = not request.writes_bytecode
     for name in list(os.environb):
         if name not in request.environment:
             del os.environb[name]
@@ -240,8 +243,8 @@ def status_of(end):
     return 1
 
 
-def finish(status, stays):
-    """Ends the process as the interpreter would, but that modules whose names `stays` is true of keep what they have.
+def finish(status, shared):
+    """Ends the process as the interpreter would, but that the modules of these names keep what they have.
 
     To free those objects, page by page, takes longer than most programs. Libraries' own functions for the end run as
     ever, but for the server's LibTorch (keep_operators.c)."""
@@ -256,7 +259,7 @@ def finish(status, stays):
             file.flush()
     except (OSError, ValueError):
         sys.exit(status)  # the interpreter has words and a status for this
-    for name in {name for name in sys.modules if not stays(name)} | {"__main__"}:
+    for name in set(sys.modules) - shared | {"__main__"}:
         names = getattr(sys.modules.pop(name), "__dict__", None)
         if isinstance(names, dict) and names is not globals():  # after `-m` this file is __main__ again
             names.clear()
@@ -281,39 +284,15 @@ def import_for_many():
     gc.enable()
 
 
-class TorchFinder:
-    """Finds PyTorch as ever, and lets it be imported without looking for garbage: nearly all of that stays."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        found = importlib.machinery.PathFinder.find_spec(name, path, target)
-        load = found and found.loader.exec_module
-
-        def exec_module(module):
-            was_enabled = gc.isenabled()
-            gc.disable()
-            try:
-                load(module)
-            finally:
-                gc.freeze()
-                if was_enabled:
-                    gc.enable()
-
-        if found:
-            found.loader.exec_module = exec_module
-        return found
+def replace_allocator():
+    """What `--mode replace` does while PyTorch is imported, and could not do in the server (late_replacement.c)."""
+    process = ctypes.CDLL(None)
+    ctypes.c_int.in_dll(process, "spillway_libtorch_is_hidden").value = 0
+    getattr(process, "PyInit_torch", None)  # as after the import of a library
 
 
-def is_installed(name):
-    """False of a module from a file of the program's. What libraries make without a file counts as theirs."""
-    origin = getattr(getattr(sys.modules[name], "__spec__", None), "origin", None) or "built-in"
-    return origin in ("built-in", "frozen") or origin.startswith((sys.prefix, sys.base_prefix))
-
-
-def be_forked(socket_path):
-    """Serves, and returns in each program's process: its words, and what finish() is to keep."""
+def serve(socket_path):
+    """Returns in each program's process: its words, and the names of the modules that it shares."""
     gc.disable()  # nearly all that is imported stays
     import_for_all()
     gc.enable()
@@ -323,17 +302,13 @@ def be_forked(socket_path):
     request = server.serve()
     shared = set(sys.modules)
     become(request)
-    return request.words, shared.__contains__
-
-
-def be_alone(words):
-    sys.meta_path.insert(0, TorchFinder())
-    return words, is_installed
+    replace_allocator()
+    return request.words, shared
 
 
 if __name__ == "__main__":
     del sys.path[0]  # the folder of this file
-    program, kept = be_alone(sys.argv[2:]) if sys.argv[1] == "--alone" else be_forked(sys.argv[1])
+    program, kept = serve(sys.argv[1])
     try:
         run(program)
         code = 0

@@ -158,18 +158,17 @@ class Zygote(unittest.TestCase):
             self.assertEqual(outputs[0], outputs[1])
             self.assertIn("1048576", outputs[0])
 
-    def replaced(self, *words, cold=False):
+    def replaced(self, *words, options=(), cold=False):
         """A program whose allocator is replaced while PyTorch is imported: status, outputs."""
-        all_words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", "--",
-                     PYTHON, *words]
+        all_words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", *options,
+                     "--", PYTHON, *words]
         done = subprocess.run([str(word) for word in all_words], capture_output=True, text=True, cwd=self.folder,
                               env=self.environment(cold))
         return done.returncode, done.stdout, done.stderr
 
-    def test_one_whose_allocator_is_replaced_has_a_process_of_its_own_and_does_the_same(self):
+    def test_one_whose_allocator_is_replaced_does_it_itself(self):
         shows = "import gc, os, sys, threading\n" \
-                "print(sys.argv, sys.path[0], sys.executable, sys.flags.dont_write_bytecode)\n" \
-                "print('torch' in sys.modules)\n" \
+                "print(sys.argv, sys.path[0], sys.executable, sys.dont_write_bytecode)\n" \
                 "import torch\n" \
                 "class Held:\n" \
                 "    def __del__(self, write=os.write): write(1, b'freed ')\n" \
@@ -184,11 +183,20 @@ class Zygote(unittest.TestCase):
                 script.write_text(shows + ends)
                 whole = (*words, shows + ends) if words == ("-c",) else words
                 own = self.replaced(*whole)
-                self.assertEqual(self.starts.read_text(), "alone\n")
+                self.assertEqual(self.starts.read_text(), "forked\n")
                 self.assertEqual(own, self.replaced(*whole, cold=True))
                 self.assertEqual((own[0], "freed" in own[1]), (status, True), own)
         killed = self.replaced("-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
         self.assertEqual(killed[0], 128 + 9, killed)
+
+    def test_settings_of_the_replaced_allocator_are_the_programs_own(self):
+        program = "import torch; torch.ones(100 << 20, device='cuda'); print('fits')"
+        for limit, said in ("64MiB", ""), ("512MiB", "fits\n"):
+            for cold in (False, True):
+                with self.subTest(limit, cold=cold):
+                    _, output, errors = self.replaced("-c", program, options=("--limit", limit), cold=cold)
+                    self.assertEqual(output, said, errors)
+                    self.assertEqual("OutOfMemoryError: CUDA out of memory" in errors, not said, errors)
 
 
 if __name__ == "__main__":

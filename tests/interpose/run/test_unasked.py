@@ -18,9 +18,9 @@ HELD = 500 << 20  # by ending.py
 
 
 class Unasked(Case):
-    def end(self, failures, way, *options, mode="replace"):
+    def end(self, failures, way, *options, mode="replace", **settings):
         return self.run_on(sys.executable, OWN / "ending.py", str(failures), way,
-                           options=["--mode", mode, *options], card=("--capacity", "1GiB"))
+                           options=["--mode", mode, *options], card=("--capacity", "1GiB"), **settings)
 
     def left(self):
         return sorted(path.suffix for path in pathlib.Path(self.folder).iterdir())
@@ -61,7 +61,7 @@ class Unasked(Case):
         self.assertIn("ending.py:", page["found"]["holders"][0]["where"])
 
     def test_a_program_that_is_told_to_end_has_its_page_before_it_does(self):
-        ended = self.end(0, "term")
+        ended = self.end(0, "term", SPILLWAY_TEST_COLD="1")  # `spillway run` is to be its parent
         self.assertEqual((ended.status, ended.output), (0, "page\n"), ended.errors)
         self.assertEqual(self.left(), [".html", ".spill"])
 
