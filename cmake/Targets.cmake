@@ -39,11 +39,11 @@ function(spillway_short_file_names name scope folder)
   endforeach()
 endfunction()
 
-# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds] [SHARDS n] [COST n] [ONE_THREAD]): a GoogleTest
-# program, run by ctest whole, or in n parts beside each other; those of a higher cost start first, so that no core waits for
-# them at the end. One of ONE_THREAD ends if it starts a thread, and TSan, which finds races alone, leaves it out.
-# LABELS: sim (needs the simulator's libraries), stress, gpu. Every test runs from the build folder with
-# SPILLWAY_BUILD_DIR set, so that it finds the libraries that it loads.
+# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds] [SHARDS n] [COST n] [ONE_THREAD] [LIBTORCH]): a
+# GoogleTest program, run by ctest whole, or in n parts beside each other; those of a higher cost start first, so that no
+# core waits for them at the end. One of ONE_THREAD ends if it starts a thread, and TSan, which finds races alone, leaves it
+# out. One of LIBTORCH includes its headers, and is not optimised. LABELS: sim (needs the simulator's libraries), stress,
+# gpu. Every test runs from the build folder with SPILLWAY_BUILD_DIR set, so that it finds the libraries that it loads.
 find_package(GTest REQUIRED)
 # GoogleTest's headers, compiled once for all of them.
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "")
@@ -54,7 +54,7 @@ set(SPILLWAY_TEST_OPTIONS $<$<STREQUAL:${SPILLWAY_SANITIZE},address>:-O0>)
 target_compile_options(spillway_test_headers PRIVATE ${SPILLWAY_TEST_OPTIONS})
 target_precompile_headers(spillway_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 function(spillway_test name)
-  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT;SHARDS;COST" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD;LIBTORCH" "TIMEOUT;SHARDS;COST" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)  # ends what hangs: no test is meant to be timed, and machines are shared
   endif()
@@ -64,10 +64,15 @@ function(spillway_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
-  target_compile_options(${name} PRIVATE ${SPILLWAY_TEST_OPTIONS})
+  if(ARG_LIBTORCH)
+    target_compile_options(${name} PRIVATE -O0)
+    target_precompile_headers(${name} REUSE_FROM spillway_libtorch_test_headers)
+  else()
+    target_compile_options(${name} PRIVATE ${SPILLWAY_TEST_OPTIONS})
+    target_precompile_headers(${name} REUSE_FROM spillway_test_headers)
+  endif()
   # GoogleTest's macros name the file, and the compiler cache keys on what they say.
   spillway_short_file_names(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_precompile_headers(${name} REUSE_FROM spillway_test_headers)
   if(ARG_ONE_THREAD AND SPILLWAY_SANITIZE STREQUAL "thread")
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()

@@ -43,6 +43,30 @@ with tempfile.TemporaryDirectory() as folder:
     both = {"simulator/bad.h": "a reason", "trainer/good.h": "a reason"}
     assert [line.split()[1] for line in locks.unnamed_locks(pathlib.Path(folder), both)] == ["trainer/good.h"]
 
+# What clang-tidy found clean is known in every checkout, until something that it depends on changes.
+tidy = load("checks/tidy")
+
+
+def key_of(folder, text, flag="-O2"):
+    """That of a file in a checkout of this folder, which includes one of the checkout's and one of an installed package."""
+    root = pathlib.Path(folder)
+    for name, said in ("a.cpp", f'#include "{root}/a.h"\n'), ("a.h", text), (".deps/b.h", "int b;\n"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(said)
+    build = tidy.Build.__new__(tidy.Build)
+    build.root, build.rules, build.hashes = root, b"rules", {}
+    build.read_by = {"a.o": [str(root / name) for name in ("a.cpp", "a.h", ".deps/b.h")]}
+    build.compilations = {path: "a.o" for path in build.read_by["a.o"]}
+    build.commands = {"a.o": {"command": f"c++ -I{root} -fmacro-prefix-map={'../' * len(root.parts)}= {flag} -c a.cpp"}}
+    return build.key("a.cpp")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    here = key_of(f"{folder}/here", "int a;\n")
+    assert key_of(f"{folder}/a/b/there", "int a;\n") == here
+    assert key_of(f"{folder}/changed", "int c;\n") != here
+    assert key_of(f"{folder}/flagged", "int a;\n", "-O0") != here
+
 house = load("checks/house")
 assert house.own_statements("int a; void f() { int b; } class C { int d; };").count("int b") == 0
 members = house.own_statements("public: int a; void f() { int b; } using X = int; void g();")

@@ -5,6 +5,7 @@
 #include <random>
 #include <sstream>
 
+#include "tests/sanitized.h"
 #include "tests/tools/support.h"
 #include "tools/spillway/plan/known_models.h"
 #include "tools/spillway/plan/picture.h"
@@ -371,7 +372,7 @@ TEST_F(EstimateCommand, WhateverItIsGivenItAnswers) {
                                           "plan.offload=",
                                           "plan.=\xff",
                                           "--gpus"};
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < (kSanitized ? 40 : 150); ++i) {
     std::vector<std::string> line{"estimate"};
     for (size_t count = random() % 7; count > 0; --count) line.push_back(words[random() % words.size()]);
     const Ran ran = run(line);

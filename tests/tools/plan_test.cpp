@@ -7,6 +7,7 @@
 #include <random>
 
 #include "simulator/cards/cards.h"
+#include "tests/sanitized.h"
 #include "tests/tools/support.h"
 #include "tools/spillway/plan/gpu.h"
 #include "trainer/config/config.h"
@@ -214,6 +215,7 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
 }
 
 TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
+  if (kSanitized) GTEST_SKIP() << "minutes of the search that the others do too";
   EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b"}).code, 0) << "with its moments on the host";
   EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b", "--host-memory", "1MiB"}).code, 20);
   EXPECT_THAT(
@@ -294,6 +296,7 @@ TEST_F(PlanCommand, OfStagesThePlanFitsEachAndIsReadByTheTrainer) {
 }
 
 TEST_F(PlanCommand, OfEveryWayToShareTheModelTheFastestIsShown) {
+  if (kSanitized) GTEST_SKIP() << "minutes of the search that the others do too";
   const std::vector<std::string> all{"--gpu",    "16GiB", "gpt2-large", "--batch", "32",     "--ranks", "4",
                                      "--stages", "auto",  "--zero",     "auto",    "--toml", "p.toml"};
   const nlohmann::json chosen = data(all);
@@ -413,7 +416,7 @@ TEST_F(PlanCommand, WhateverItIsGivenItAnswers) {
       "gpt2",   "smollm2-135m", "",          "-1", "0",       "1TiB",          "1B",        "--gpu", "4090",
       "--gpu",  "20GiB",        "--gpus",    "2",  "--batch", "--toml",        "x.toml",    "--svg", "/",
       "--json", "--floor",      "bit_exact", "--", "\xff",    "--host-memory", "--context", "16"};
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < (kSanitized ? 30 : 120); ++i) {
     std::vector<std::string> line{"plan"};
     for (size_t count = random() % 8; count > 0; --count) line.push_back(words[random() % words.size()]);
     const Ran ran = run(line);

@@ -1,7 +1,5 @@
 // The real training step under injected failures of every allocation that it makes, on the CPU: what it
 // computes is bitwise what an undisturbed run computes, or a run that is given the same plans.
-#include <cstdlib>
-
 #include "tests/trainer/recovery/recovery_fixture.h"
 
 namespace spillway::trainer {
@@ -46,13 +44,16 @@ TEST_F(Recovery, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
     EXPECT_THAT(swept.phases, testing::HasSubstr(phase));
 }
 
+// Below, of the requests of the same step: samples.
 TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyAHeadInChunksIsLeft) {
+  every_ = one_in(3);
   config_.train.batch = 2;
   config_.plan = {.micro_batch = 1, .evaluation_batch = 1, .recompute = {0, 1}, .optimizer = Place::kHost};
   expect_served(sweep(false), "chunk_head");
 }
 
 TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyASplitIsLeft) {
+  every_ = one_in(3);
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
   config_.plan.head_chunks = 2;
@@ -60,6 +61,7 @@ TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyASplitIsLeft) {
 }
 
 TEST_F(Recovery, EveryRequestFailingOnceWhenNoMoveIsLeft) {
+  every_ = one_in(3);
   config_.train.batch = 2;
   config_.plan = {.micro_batch = 1, .evaluation_batch = 1, .recompute = {0, 1}, .optimizer = Place::kHost};
   config_.plan.head_chunks = 3;
@@ -74,6 +76,7 @@ TEST_F(Recovery, EveryRequestFailingOnceWhereLayersKeepTheirActivationsOnTheHost
 }
 
 TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
+  every_ = one_in(5);
   const Sweep swept = sweep(true);
   EXPECT_GT(swept.requests, 200u);
   EXPECT_EQ(swept.gave_up, swept.runs);
@@ -156,9 +159,9 @@ TEST_P(RecoveryOfFamily, ASplitIsTheSameMathematics) {
   EXPECT_NEAR(plain.norms[1], other.norms[1], 1e-4 * plain.norms[1]);
 }
 
-// A step of T5 has most requests: here every seventh fails, in tools/soak each.
+// A step of T5 has most requests.
 TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
-  if (GetParam() == Family::kT5 && std::getenv("SPILLWAY_EVERY_REQUEST") == nullptr) every_ = 7;
+  every_ = one_in(GetParam() == Family::kT5 ? 17 : 5);
   expect_served(sweep(false), "recompute");
 }
 

@@ -153,7 +153,9 @@ TEST_F(ActivationsOnNvmeFailures, ADiskWithoutRoomLeavesThemOnTheHost) {
     const auto says = Contains(
         AllOf(HasSubstr("stays on the host"), HasSubstr("no room for the layers' activations on a disk: ")));
     if (testing::Matches(says)(remarks_)) had_some = had_some || FailingIo::writes > 0;
-    if (bytes == 16 << 10) EXPECT_THAT(remarks_, says);
+    if (bytes == 16 << 10) {
+      EXPECT_THAT(remarks_, says);
+    }
   }
   std::signal(SIGXFSZ, before);
   EXPECT_TRUE(had_some) << "the disk had room for some layers, and not for all";

@@ -16,7 +16,7 @@ inline std::string case_of_streams(const testing::TestParamInfo<Streams>& info) 
 
 class BesideThePlainRun : public Simulated {
  protected:
-  static constexpr uint64_t kSteps = kSanitized ? 4 : 20;
+  static constexpr uint64_t kSteps = kSanitized ? 3 : 20;
 
   struct Sizes {
     uint32_t layers = 4, width = 16, hidden = 0;  // hidden: 0 is the family's

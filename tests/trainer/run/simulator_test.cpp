@@ -72,6 +72,7 @@ TEST_F(Simulated, EveryRequestFailingOnceIsServedToTheBit) {
 }
 
 TEST_F(Simulated, EveryRequestFailingFromThereOnEndsTyped) {
+  every_ = one_in(5);
   const Sweep swept = sweep(Injection::kFromThereOn);
   EXPECT_GT(swept.points, 100u);
   EXPECT_EQ(swept.gave_up, swept.runs);
@@ -83,6 +84,7 @@ TEST_F(Simulated, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) 
 }
 
 TEST_F(Simulated, EveryRequestFailingUntilLayersMoveToASecondDeviceGivesTheUndisturbedBits) {
+  every_ = one_in(3);
   devices_.emplace_back(at::kCUDA, 1);
   config_.model.dropout = 0.1;
   config_.recovery.floor = Guarantee::kBitExact;
@@ -100,6 +102,7 @@ TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
 }
 
 TEST_F(Simulated, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
+  every_ = one_in(3);
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = config_.plan.parameters = config_.plan.gradients = Place::kHost;
   config_.plan.tiles = 2;
@@ -288,10 +291,8 @@ class SimulatedFamily : public Simulated, public testing::WithParamInterface<Fam
   SimulatedFamily() {
     config_.model = small_model_of(GetParam(), 0.1);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
-    every_ = kSample;
+    every_ = one_in(11);
   }
-  // Samples: what fails at every place is tried with one family, and on the CPU with each.
-  static constexpr uint64_t kSample = 5;
   std::set<uint32_t> all_;
 };
 INSTANTIATE_TEST_SUITE_P(Of, SimulatedFamily, testing::Values(Family::kLlama, Family::kT5),
