@@ -48,7 +48,7 @@ tidy = load("checks/tidy")
 
 
 def key_of(folder, text, flag="-O2"):
-    """That of a file in a checkout of this folder, which includes one of the checkout's and one of an installed package."""
+    """That of a file in a checkout of this folder, which reads another of the checkout and one of a package."""
     root = pathlib.Path(folder)
     for name, said in ("a.cpp", f'#include "{root}/a.h"\n'), ("a.h", text), (".deps/b.h", "int b;\n"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
