@@ -44,7 +44,7 @@ TEST_F(Recovery, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
     EXPECT_THAT(swept.phases, testing::HasSubstr(phase));
 }
 
-// Below, of the requests of the same step: samples.
+// Below, samples of the same step's requests: each of them fails above, and in tools/soak here too.
 TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyAHeadInChunksIsLeft) {
   every_ = one_in(3);
   config_.train.batch = 2;

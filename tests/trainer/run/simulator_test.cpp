@@ -291,7 +291,7 @@ class SimulatedFamily : public Simulated, public testing::WithParamInterface<Fam
   SimulatedFamily() {
     config_.model = small_model_of(GetParam(), 0.1);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
-    every_ = one_in(11);
+    every_ = one_in(11);  // each place is tried with GPT-2
   }
   std::set<uint32_t> all_;
 };
