@@ -47,25 +47,26 @@ with tempfile.TemporaryDirectory() as folder:
 tidy = load("checks/tidy")
 
 
-def key_of(folder, text, flag="-O2"):
-    """That of a file in a checkout of this folder, which reads another of the checkout and one of a package."""
-    root = pathlib.Path(folder)
+def key_of(folder, name, text, flag="-O2"):
+    """That of a file in the checkout folder/name, which reads another of the checkout and one beside all checkouts."""
+    root, outside = pathlib.Path(folder) / name, pathlib.Path(folder) / "m.h"
+    outside.write_text("int m;\n")
     for name, said in ("a.cpp", f'#include "{root}/a.h"\n'), ("a.h", text), (".deps/b.h", "int b;\n"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(said)
     build = tidy.Build.__new__(tidy.Build)
     build.root, build.rules, build.hashes = root, b"rules", {}
-    build.read_by = {"a.o": [str(root / name) for name in ("a.cpp", "a.h", ".deps/b.h")]}
+    build.read_by = {"a.o": [str(root / name) for name in ("a.cpp", "a.h", ".deps/b.h")] + [str(outside)]}
     build.compilations = {path: "a.o" for path in build.read_by["a.o"]}
     build.commands = {"a.o": {"command": f"c++ -I{root} -fmacro-prefix-map={'../' * len(root.parts)}= {flag} -c a.cpp"}}
     return build.key("a.cpp")
 
 
 with tempfile.TemporaryDirectory() as folder:
-    here = key_of(f"{folder}/here", "int a;\n")
-    assert key_of(f"{folder}/a/b/there", "int a;\n") == here
-    assert key_of(f"{folder}/changed", "int c;\n") != here
-    assert key_of(f"{folder}/flagged", "int a;\n", "-O0") != here
+    here = key_of(folder, "a", "int a;\n")
+    assert key_of(folder, "z/deeper", "int a;\n") == here  # a name behind "m.h"
+    assert key_of(folder, "changed", "int c;\n") != here
+    assert key_of(folder, "flagged", "int a;\n", "-O0") != here
 
 house = load("checks/house")
 assert house.own_statements("int a; void f() { int b; } class C { int d; };").count("int b") == 0
