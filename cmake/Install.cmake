@@ -49,7 +49,7 @@ install(FILES ${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake DESTINATIO
 # The licences of this project, of the headers and the archive that its programs are made with, and of what is in a report's page.
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/spillway)
 foreach(package libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libprotozero-dev libspdlog-dev libfmt-dev
-    liburing-dev libxxhash-dev node-d3-zoom)
+    liburing-dev libxxhash-dev node-d3-zoom node-d3-array)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/spillway RENAME LICENSE.${package} OPTIONAL)
 endforeach()
 

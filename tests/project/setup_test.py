@@ -17,14 +17,14 @@ CORPUS = ROOT / ".deps" / "corpus.txt"
 NOBODY = 65534
 
 
-def make_wheel(folder, name="tiny_package", version="1.0"):
-    """A package that pip can install without a network."""
+def make_wheel(folder, name="tiny_package", version="1.0", more=""):
+    """A package that pip can install without a network. `more`: lines of its METADATA."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr(f"{name}.py", f"version = '{version}'\n")
         package = name.replace("_", "-")
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n{more}")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
@@ -70,7 +70,15 @@ class Setup(unittest.TestCase):
 
     def start(self, checkout, *words, before=(), **more):
         return subprocess.Popen([*before, checkout / "tools" / "setup", *words], env=self.environment(**more),
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                                cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                start_new_session=True)
+
+    def programs(self, **texts):
+        """PATH with these programs before the machine's: name=script."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        for name, text in texts.items():
+            write_program(folder / name.replace("_", "-"), text)
+        return f"{folder}:{self.large_disk}:{os.environ['PATH']}"
 
     def run_setup(self, checkout, *words, **options):
         process = self.start(checkout, *words, **options)
@@ -141,12 +149,51 @@ class Setup(unittest.TestCase):
         self.assertIn("setup: pip: ", outcome[1])
 
     def test_without_a_network_for_the_text(self):
-        nothing = self.folder / "nothing"
-        nothing.mkdir()
-        for name in ("apt-get", "sudo"):  # as they fail without one
-            write_program(nothing / name, "echo 'E: Could not resolve host' >&2; exit 100")
-        outcome = self.run_setup(self.checkout("one"), PATH=f"{nothing}:{self.large_disk}:{os.environ['PATH']}")
+        fails = "echo 'E: Could not resolve host' >&2; exit 100"
+        outcome = self.run_setup(self.checkout("one"), PATH=self.programs(apt_get=fails, sudo=fails))
         self.assert_refused(outcome, "jargon-text could not be fetched: is there a network?")
+
+    def test_one_list_of_packages_that_cannot_be_fetched(self):
+        """A dead source that has nothing to do with it; the packages may all be in the others."""
+        self.keep_corpus()
+        checkout = self.checkout("one")
+        path = self.programs(dpkg_query="exit 1", sudo='exec "$@"', apt_get='[ "$1" != update ] || exit 100')
+        outcome = self.run_setup(checkout, PATH=path)
+        self.assert_complete(outcome, checkout)
+        self.assertIn("the package lists were not all fetched", outcome[1])
+        path = self.programs(dpkg_query="exit 1", sudo='exec "$@"', apt_get="echo 'E: no such package' >&2; exit 100")
+        outcome = self.run_setup(checkout, PATH=path)
+        self.assert_refused(outcome, "apt-get could not install: g++")
+        self.assertIn("E: no such package", outcome[1])
+
+    def test_a_python_that_is_too_old(self):
+        old = 'case $1 in -V) echo Python 3.10.12 ;; *) exit 1 ;; esac'
+        outcome = self.run_setup(self.checkout("one"), PATH=self.programs(python3=old))
+        self.assert_refused(outcome, "Python 3.11 or newer is needed", "is Python 3.10.12")
+
+    def test_a_python_that_a_package_is_not_for(self):
+        make_wheel(self.wheels, more="Requires-Python: >=4\n")
+        self.assert_refused(self.run_setup(self.checkout("one")), "some are not made for Python 3.")
+
+    def test_a_python_that_was_removed(self):
+        self.keep_corpus()
+        checkout = self.checkout("one")
+        self.assert_complete(self.run_setup(checkout), checkout)
+        python = (checkout / ".deps").resolve() / "bin" / "python"
+        python.unlink()
+        python.symlink_to(self.folder / "gone")
+        self.assert_complete(self.run_setup(checkout), checkout)
+
+    def test_a_cache_folder_from_here(self):
+        self.keep_corpus()
+        checkout = self.checkout("one")
+        self.assert_complete(self.run_setup(checkout, SPILLWAY_CACHE="cache"), checkout)
+        self.assertTrue((checkout / ".deps" / "corpus.txt").exists())
+        self.assertFalse((self.cache / "fetched").exists(), "what pip fetched lies beside what it made of it")
+
+    def test_a_checkout_that_nothing_could_be_preloaded_from(self):
+        for name in ("a checkout", "a:checkout"):
+            self.assert_refused(self.run_setup(self.checkout(name)), f"/{name}', has a space, a colon or a semicolon")
 
     def on_a_small_disk(self, folder, command):
         """The words of a command that runs where `folder` is a disk of a megabyte."""
@@ -176,8 +223,10 @@ class Setup(unittest.TestCase):
     def test_neither_root_nor_sudo(self):
         tools = self.folder / "path"
         tools.mkdir()
+        self.cache.mkdir()
+        self.cache.chmod(0o777)
         write_program(tools / "dpkg-query", "exit 1")  # nothing is installed
-        for name in ("bash", "dirname", "id", "sh"):
+        for name in ("bash", "dirname", "flock", "id", "mkdir", "sh"):
             (tools / name).symlink_to(shutil.which(name))
         before = ["/usr/bin/setpriv", "--reuid", str(NOBODY), "--clear-groups"] if os.geteuid() == 0 else []
         outcome = self.run_setup(self.checkout("one"), before=before, PATH=str(tools))

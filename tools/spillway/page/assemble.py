@@ -10,6 +10,8 @@ import pathlib
 import re
 import sys
 
+UTF8 = "utf-8"  # whatever the builder's locale: the hashes below are of the page's bytes
+
 D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", "transition", "zoom", "hierarchy",
       "array"]
 SCRIPTS = ["data", "units", "dom", "colours", "views/summary", "views/fitted", "bands", "axis", "pick", "overlay",
@@ -18,16 +20,24 @@ SCRIPTS = ["data", "units", "dom", "colours", "views/summary", "views/fitted", "
 
 
 def library(name):
-    return pathlib.Path(f"/usr/share/nodejs/d3-{name}/dist/d3-{name}.min.js").read_text()
+    return pathlib.Path(f"/usr/share/nodejs/d3-{name}/dist/d3-{name}.min.js").read_text(UTF8)
 
 
-def licence():
+def conditions(package, licence):
+    """What `licence` says, by Debian's file of the package's rights: an indented paragraph below its name."""
+    text = pathlib.Path(f"/usr/share/doc/{package}/copyright").read_text(UTF8)
+    found = re.search(rf"^License: {licence}\n((?: .*\n?)+)", text, re.IGNORECASE | re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"assemble.py: {package}'s copyright file has no conditions of {licence}")
+    return "\n".join(re.sub(r"^ \.?", "", line) for line in found.group(1).splitlines()).strip()
+
+
+def licences():
     """The conditions, and who holds the rights in the libraries that they cover."""
-    text = pathlib.Path("/usr/share/doc/node-d3-zoom/copyright").read_text()
-    conditions = text[text.index("License: BSD-3-clause\n"):].split("\n", 1)[1]
-    lines = [re.sub(r"^ \.?", "", line) for line in conditions.splitlines()]
-    names = ", ".join(f"d3-{name}" for name in D3)
-    return f"{names}\nCopyright 2010-2020 Mike Bostock\n\n" + "\n".join(lines).strip() + "\n"
+    bsd = ", ".join(f"d3-{name}" for name in D3 if name != "array")
+    return (f"{bsd}\nCopyright 2010-2022 Mike Bostock\n\n{conditions('node-d3-zoom', 'BSD-3-clause')}\n\n"
+            f"d3-array, and internmap in it\nCopyright 2010-2022 Mike Bostock\n\n"
+            f"{conditions('node-d3-array', 'ISC')}\n")
 
 
 def hash_of(text):
@@ -35,15 +45,15 @@ def hash_of(text):
 
 
 def main(web, out):
-    ours = "".join((web / f"{name}.js").read_text() for name in SCRIPTS)
+    ours = "".join((web / f"{name}.js").read_text(UTF8) for name in SCRIPTS)
     script = "".join(map(library, D3)) + f"(() => {{\n'use strict';\n{ours}}})();\n"
     assert "</script" not in script, "a script would end its element"
-    style = (web / "style.css").read_text()
+    style = (web / "style.css").read_text(UTF8)
     parts = {"SCRIPT": script, "STYLE": style, "SCRIPT_HASH": hash_of(script), "STYLE_HASH": hash_of(style),
-             "LICENCE": licence().replace("&", "&amp;").replace("<", "&lt;")}
+             "LICENCE": licences().replace("&", "&amp;").replace("<", "&lt;")}
     page = re.sub(r"@([A-Z_]+)@", lambda found: parts.get(found.group(1), found.group(0)),
-                  (web / "index.html").read_text())
-    out.write_text(page)
+                  (web / "index.html").read_text(UTF8))
+    out.write_text(page, UTF8)
 
 
 if __name__ == "__main__":
