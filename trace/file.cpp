@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,15 +53,8 @@ Existing look(const std::string& path) {
 
 // A new file each time: another process may still have the old one mapped, and truncating that would kill it.
 int create_file(const std::string& path, std::string* error) {
-  const Existing existing = look(path);
-  if (existing == Existing::kNotRegular) {
-    *error = "trace file '" + path + "' cannot be created: it exists and is not a regular file";
-    return -1;
-  }
-  if (existing == Existing::kForeign) {
-    *error = "trace file '" + path + "' cannot be created: what stands there is not a trace file";
-    return -1;
-  }
+  *error = obstacle_at(path);
+  if (!error->empty()) return -1;
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
     *error = open_failure(path, errno);
     return -1;
@@ -81,8 +75,12 @@ int write_zeros(int fd, uint64_t bytes) {
   return 0;
 }
 
-// 0 or an errno. Afterwards a store to the mapped file cannot run out of space.
+// 0 or an errno. Afterwards a store to the mapped file cannot run out of space. A file larger than the
+// process may write would end it by a signal.
 int allocate_space(int fd, uint64_t bytes) {
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY && bytes > most.rlim_cur)
+    return EFBIG;
   while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno == EOPNOTSUPP) return write_zeros(fd, bytes);
     if (errno != EINTR) return errno;
@@ -115,6 +113,15 @@ uint64_t unix_ns() {
 }
 
 }  // namespace
+
+std::string obstacle_at(const std::string& path) {
+  const std::string start = "trace file '" + path + "' cannot be created: ";
+  const Existing existing = look(path);
+  if (existing == Existing::kNotRegular) return start + "it exists and is not a regular file";
+  if (existing == Existing::kForeign) return start + "what stands there is not a trace file";
+  if (::access(folder_of(path).c_str(), W_OK | X_OK) != 0) return open_failure(path, errno);
+  return "";
+}
 
 std::shared_ptr<File> File::create(const std::string& wanted, const Shape& shape, std::string* error) {
   // A program started by one that traces inherits its setting: it gets a file beside the other's.

@@ -14,6 +14,9 @@
 
 namespace spillway::trace {
 
+// What keeps a trace from being made at `path`, or "". Nothing is made.
+std::string obstacle_at(const std::string& path);
+
 class File {
  public:
   static std::shared_ptr<File> create(const std::string& path, const Shape& shape, std::string* error);

@@ -236,6 +236,10 @@ Trace::Guard* Trace::map_guard(std::string* error) {
   return new (page) Guard;
 }
 
+std::string Trace::obstacle(const std::string& path) {
+  return obstacle_at(path);
+}
+
 std::unique_ptr<Trace> Trace::open(const std::string& path, const Options& options, std::string* error) {
   const Shape shape{options.rings + 1, options.records_per_ring, options.side_table_bytes};
   if (options.rings == 0 || !shape.valid()) {

@@ -33,6 +33,8 @@ class Trace {
   // Creates `path` (its folder must exist), allocates its whole space and maps it. Null and `error` on
   // failure.
   static std::unique_ptr<Trace> open(const std::string& path, const Options& options, std::string* error);
+  // What keeps `open` from making `path`, or "". It is looked at, and nothing is made.
+  static std::string obstacle(const std::string& path);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;

@@ -227,6 +227,8 @@ bool read_environment(Environment* out, std::string* error) {
   }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)
     out->trace_path = with_process_id(path);
+  const char* optional = std::getenv("SPILLWAY_TRACE_OPTIONAL");
+  out->trace_needed = optional == nullptr || std::string_view(optional) != "1";
   if (!read_budget("SPILLWAY_HOST_BUDGET", &out->host_budget_bytes, error) ||
       !read_budget("SPILLWAY_PEER_BUDGET", &out->peer_budget_bytes, error))
     return false;

@@ -1,6 +1,6 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_RESERVE, SPILLWAY_GUARANTEE,
-// SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET, SPILLWAY_NVME,
-// SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS, SPILLWAY_HANDLES, SPILLWAY_LEGACY_IPC.
+// SPILLWAY_TRACE, SPILLWAY_TRACE_OPTIONAL, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET,
+// SPILLWAY_NVME, SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS, SPILLWAY_HANDLES, SPILLWAY_LEGACY_IPC.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -23,6 +23,7 @@ struct Environment {
   bool reserves_by_itself = true;  // nothing says what to leave: Spillway's own requests leave some
   uint64_t guarantee_bytes = 0;    // of each device: other processes' needs take nothing below it
   std::string trace_path;          // "": no trace
+  bool trace_needed = true;        // or the process starts without one that cannot be made
   // Of allocated bytes, how many to one whose stack the trace has; 0: every allocation's; nothing: none.
   std::optional<uint64_t> stack_interval_bytes = kStackIntervalBytes;
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.

@@ -68,6 +68,17 @@ bool times_mean_something(const driver::Table& table) {
   return table.simulator == nullptr || table.simulator->operators_take_time() == SPILLWAY_SIMULATOR_TIMED;
 }
 
+// Leaves `trace` null where none is wanted, or where memory can be rescued without it.
+bool open_trace(Environment* environment, std::unique_ptr<trace::Trace>* trace, std::string* error) {
+  if (environment->trace_path.empty()) return true;
+  *trace = trace::Trace::open(environment->trace_path, {}, error);
+  if (*trace != nullptr) return true;
+  if (environment->trace_needed) return false;
+  std::fprintf(stderr, "spillway: this process will have no report: %s\n", error->c_str());
+  environment->trace_path.clear();
+  return true;
+}
+
 Pins pins() {
   return Process::get().tags().pins();
 }
@@ -126,10 +137,7 @@ spillway_status Process::start_locked() {
   const driver::Table* table = driver::process_table(&load);
   if (table == nullptr) return refuse(SPILLWAY_UNAVAILABLE, load.text);
   std::unique_ptr<trace::Trace> trace;
-  if (!environment.trace_path.empty()) {
-    trace = trace::Trace::open(environment.trace_path, {}, &error);
-    if (trace == nullptr) return refuse(SPILLWAY_INVALID, "SPILLWAY_TRACE: " + error);
-  }
+  if (!open_trace(&environment, &trace, &error)) return refuse(SPILLWAY_INVALID, "SPILLWAY_TRACE: " + error);
   auto* allocator = new Allocator(*table);
   auto* ladder = new Ladder(*allocator);
   environment_ = environment;

@@ -151,12 +151,23 @@ TEST(TraceFile, SaysWhyItCannotBeOpened) {
   EXPECT_FALSE(std::filesystem::exists(folder / "t"));
 }
 
+TEST(TraceFile, WhatWouldKeepItFromBeingMadeIsKnownBefore) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(Trace::obstacle(folder / "t"), "");
+  EXPECT_FALSE(std::filesystem::exists(folder / "t"));
+  EXPECT_THAT(Trace::obstacle(folder / "absent/t"), HasSubstr("is there a folder"));
+  EXPECT_THAT(Trace::obstacle(folder / ""), HasSubstr("not a regular file"));
+  std::ofstream(folder / "text") << "somebody's notes";
+  EXPECT_THAT(Trace::obstacle(folder / "text"), HasSubstr("not a trace file"));
+  open_or_fail(folder / "t").reset();
+  EXPECT_EQ(Trace::obstacle(folder / "t"), "") << "a trace may be replaced";
+}
+
 // A size limit stands in for a full disk: allocation of the space fails in the same place.
 TEST(TraceFile, SaysThatThereIsNoSpaceAndLeavesNoFile) {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
-    ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1 << 20, 1 << 20};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     std::string error;

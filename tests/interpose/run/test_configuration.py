@@ -3,7 +3,7 @@ import pathlib
 import sys
 import unittest
 
-from case import BUILD, ROOT, Case
+from case import BUILD, ROOT, SPILLWAY, Case
 
 PROGRAM = """
 import ctypes, sys
@@ -64,6 +64,34 @@ class Configuration(Case):
                 self.assertEqual(ended.status, 2)
                 self.assertIn(said, ended.errors)
                 self.assertFalse((pathlib.Path(self.folder) / "started").exists())
+
+    def test_what_the_environment_says_is_seen_too(self):
+        """The core reads it together with the options, in the program's process."""
+        for options, variable, value, said in (
+                (["--limit", "4GiB"], "SPILLWAY_RESERVE", "8GiB", "SPILLWAY_RESERVE: it must be less than"),
+                ([], "SPILLWAY_HOST_BUDGET", "lots", "SPILLWAY_HOST_BUDGET: "),
+                ([], "SPILLWAY_TRACE", "/no/such/folder/x.spill", "--trace: there is no folder '/no/such/folder'")):
+            with self.subTest(variable):
+                ended = self.without_machine(SPILLWAY, "run", *options, "--", "touch", "started", **{variable: value})
+                self.assertEqual(ended.status, 2, ended.errors)
+                self.assertIn(said, ended.errors)
+                self.assertFalse((pathlib.Path(self.folder) / "started").exists())
+        named = f"{self.folder}/named.spill"
+        ended = self.without_machine(SPILLWAY, "run", "--", "sh", "-c", "echo $SPILLWAY_TRACE", SPILLWAY_TRACE=named)
+        self.assertEqual((ended.status, ended.output), (0, named + "\n"), ended.errors)
+
+    def test_values_that_cannot_be(self):
+        (pathlib.Path(self.folder) / "notes.txt").write_text("x" * 5000)
+        for option, value, said in (("--limit", "", "--limit is empty"), ("--trace", "", "--trace is empty"),
+                                    ("--trace", "notes.txt", "what stands there is not a trace file"),
+                                    ("--trace", "/", "it exists and is not a regular file")):
+            with self.subTest(option + value):
+                ended = self.plain("touch", "started", options=[option, value])
+                self.assertEqual(ended.status, 2, ended.errors)
+                self.assertIn(said, ended.errors)
+                self.assertFalse((pathlib.Path(self.folder) / "started").exists())
+        ended = self.plain("sh", "-c", "echo $SPILLWAY_RESERVE", options=["--reserve", "0"])
+        self.assertEqual((ended.status, ended.output), (0, "0\n"), ended.errors)
 
     def test_a_file_that_is_not_there(self):
         ended = self.plain("true", options=["--config", "/no/such.toml"])

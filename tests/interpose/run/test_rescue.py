@@ -87,9 +87,10 @@ print(torch.empty(24 << 30, dtype=torch.uint8, device="cuda").numel() >> 30)
 
 
     def test_a_core_that_does_not_start_is_no_silence(self):
-        """Its settings may come from the environment, where `run` does not see them."""
-        program = "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')"
-        ended = self.run_on(sys.executable, "-c", program, SPILLWAY_STRATEGIES="magic")
+        """A program may make its settings itself, where `run` does not see them."""
+        program = ("import os; os.environ['SPILLWAY_STRATEGIES'] = 'magic'\n"
+                   "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')")
+        ended = self.run_on(sys.executable, "-c", program)
         self.assertEqual(ended.status, 1)
         self.assertIn("nothing is rescued: SPILLWAY_STRATEGIES: there is no strategy 'magic'", ended.errors)
         self.assertRegex(ended.line, r"[1-9] memory failures? met, 0 rescued")

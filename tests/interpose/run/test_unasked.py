@@ -75,6 +75,24 @@ class Unasked(Case):
         self.assertIn(f"; report: spillway report {trace.resolve()}", ended.output)
 
 
+class WithoutAReport(Case):
+    def test_a_report_that_cannot_be_made_costs_no_rescue(self):
+        """The disk may be full, or something else may stand there, once memory runs out."""
+        program = f"""
+import os, runpy, sys
+open(f"spillway-{{os.getpid()}}.spill", "w").write("no trace" * 1000)
+sys.argv = ["fragmenting.py"]
+runpy.run_path({str(OWN / "fragmenting.py")!r}, run_name="__main__")"""
+        # Not forked: the trace would be made before the program begins.
+        ended = self.run_on(sys.executable, "-c", program, options=["--mode", "replace"], card=("--capacity", "4GiB"),
+                            SPILLWAY_TEST_COLD="1")
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("this process will have no report: trace file", ended.errors)
+        self.assertIn("1 memory failure met, 1 rescued", ended.line)
+        self.assertNotIn("report:", ended.line)
+        self.assertEqual(len(list(pathlib.Path(self.folder).iterdir())), 1, "the program's own file stays")
+
+
 class Command(Case):
     def test_the_users_command_is_run_once_and_knows_why(self):
         command = 'echo "$SPILLWAY_OOM_TRACE|$SPILLWAY_OOM_PAGE|$SPILLWAY_OOM_VERDICT" >> told; cat >> told'

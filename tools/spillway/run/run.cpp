@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "strategies/core/environment.h"
 #include "tools/spillway/command.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/run/child.h"
@@ -27,6 +29,13 @@ namespace fs = std::filesystem;
 Mode mode_of(const std::string& name) {
   if (name == "observe") return Mode::kObserve;
   return name == "replace" ? Mode::kReplace : Mode::kRescue;
+}
+
+// A trace that the environment names is as one that --trace names, unless a `run` around this one set it.
+void take_inherited_trace(RunSettings* settings) {
+  const char* const named = std::getenv("SPILLWAY_TRACE");
+  if (settings->trace.empty() && named != nullptr && std::getenv("SPILLWAY_RUN_SUMMARY") == nullptr)
+    settings->trace = named;
 }
 
 // A report of its own for each process, in the current folder where one can be written.
@@ -53,8 +62,33 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   if (!settings.nvme.empty()) environment["SPILLWAY_NVME"] = fs::absolute(settings.nvme).string();
   if (!settings.max_slowdown.empty()) environment["SPILLWAY_MAX_SLOWDOWN"] = settings.max_slowdown;
   if (!settings.stacks.empty()) environment["SPILLWAY_STACKS"] = settings.stacks;
-  if (const std::string trace = trace_path(settings); !trace.empty()) environment["SPILLWAY_TRACE"] = trace;
+  if (const std::string trace = trace_path(settings); !trace.empty()) {
+    environment["SPILLWAY_TRACE"] = trace;
+    // The disk may be full once memory runs out.
+    environment["SPILLWAY_TRACE_OPTIONAL"] = "1";
+  }
   return environment;
+}
+
+void put(const std::string& name, const std::optional<std::string>& value) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs yet
+  value ? ::setenv(name.c_str(), value->c_str(), 1) : ::unsetenv(name.c_str());
+}
+
+// What the program inherits counts too: the core reads both together, and would start in none of its
+// processes. This one's variables are as before then.
+bool check_with_inherited(const RunSettings& settings, const Environment& environment, std::string* error) {
+  if (settings.mode == "observe") return true;
+  Environment before;
+  for (const auto& [name, value] : environment) {
+    const char* const held = std::getenv(name.c_str());
+    before[name] = held == nullptr ? std::nullopt : std::optional<std::string>(held);
+    put(name, value);
+  }
+  spillway::Environment unused;
+  const bool right = read_environment(&unused, error);
+  for (const auto& [name, value] : before) put(name, value);
+  return right;
 }
 
 // Unless the user asked for the files by name, or a page was made of one: then it is a report.
@@ -105,16 +139,18 @@ void say_end(const RunSettings& settings, const RunTotals& totals, const std::st
                reports.c_str());
 }
 
-int run(const RunSettings& settings, const Words& command) {
+int run(RunSettings settings, const Words& command) {
   std::string error, library;
   SharedSummary summary;
+  take_inherited_trace(&settings);
   if (!check(settings, &error) || !find_preload_library(&library, &error) ||
       !can_be_preloaded(command.front(), &error) || !summary.open(&error))
     return fail(kUsageError, "run: " + error);
+  const Environment environment = environment_of(settings, library, summary);
+  if (!check_with_inherited(settings, environment, &error)) return fail(kUsageError, "run: " + error);
   Watch watch(summary, settings.on_oom_command, settings.quiet);
-  const ChildEnd end = run_child(
-      command, environment_of(settings, library, summary), "", [&watch] { watch.look(); },
-      HostAddresses::kAsUsual);
+  const ChildEnd end =
+      run_child(command, environment, "", [&watch] { watch.look(); }, HostAddresses::kAsUsual);
   if (end.start_error != 0) {
     const int code = end.start_error == ENOENT ? kNotFound : kCannotRun;
     return fail(code, "run: " + cannot_run_text(command.front(), end.start_error));

@@ -6,6 +6,7 @@
 #include "allocator/tiers/file/page_file.h"
 #include "strategies/core/environment.h"
 #include "tools/spillway/units.h"
+#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {
@@ -15,9 +16,13 @@ namespace fs = std::filesystem;
 bool check_trace(const std::string& trace, std::string* error) {
   if (trace.empty()) return true;
   std::error_code unknown;
-  const fs::path folder = fs::absolute(trace, unknown).parent_path();
-  if (fs::is_directory(folder, unknown)) return true;
-  *error = "--trace: there is no folder '" + folder.string() + "'";
+  const fs::path path = fs::absolute(trace, unknown), folder = path.parent_path();
+  if (!fs::is_directory(folder, unknown))
+    *error = "--trace: there is no folder '" + folder.string() + "'";
+  else if (const std::string obstacle = trace::Trace::obstacle(path); !obstacle.empty())
+    *error = "--trace: " + obstacle;
+  else
+    return true;
   return false;
 }
 
@@ -36,6 +41,9 @@ bool check_limit(const RunSettings& settings, std::string* error) {
       *error = std::string(name) + ": in --mode observe nothing is refused: take --mode rescue or replace";
       return false;
     }
+    uint64_t bytes = 0;
+    const bool is_none = parse_bytes(*value, &bytes, error) && bytes == 0;
+    if (is_none && value == &settings.reserve) continue;
     if (!check_size(name, *value, error)) return false;
   }
   const auto limit = parse_size(settings.limit);
