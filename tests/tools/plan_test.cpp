@@ -198,6 +198,8 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
   EXPECT_EQ(made.model, old_config.model);
   EXPECT_EQ(made.data.corpus, "a \"text\"");
   EXPECT_EQ(made.train.learning_rate, 0.002);
+  ASSERT_EQ(run({"plan", "--gpu", "40MiB", "run.toml", "--dropout", "0.25", "--toml", "masks.toml"}).code, 0);
+  EXPECT_EQ(config("masks.toml").model.dropout, 0.25) << "what was planned with";
   EXPECT_EQ(made.plan.micro_batch, 6u) << "its floor is bit exact";
   EXPECT_NE(made.plan, old_config.plan);
   write("stages.toml", read("run.toml") + "[run]\nstages = 2\nstage_layers = [3, 1]\nzero = 1\n");
@@ -405,6 +407,9 @@ TEST_F(PlanCommand, AnswersWrongUsage) {
   refused({"--gpu", "4090", "gpt2", "--host-memory", "much"}, "--host-memory", 2);
   refused({"--gpu", "4090", "gpt2", "--floor", "statistics"}, "statistics", 2);
   refused({"--gpu", "4090", "gpt2", "--tolm", "x"}, "Did you mean '--toml'?", 2);
+  refused({"--gpu", "4090", "gpt2", "--dropout", "nan"}, "'nan' is no number", 2);
+  refused({"--gpu", "4090", "gpt2", "--ranks", "2", "--network", "nan"}, "'nan' is no number", 2);
+  refused({"--gpu", "4090", "gpt2", "--toml", ""}, "--toml is empty", 2);
   refused({"--gpu", "4090", "no_model.json"}, "no file or folder", 2);
   refused({"--gpu", "4090", "gpt2", "--toml", "none/plan.toml"}, "cannot be written", 4);
 }

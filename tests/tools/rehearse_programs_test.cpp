@@ -1,7 +1,9 @@
 // `spillway rehearse` on real PyTorch programs.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/tools/support.h"
 
@@ -539,6 +541,17 @@ TEST_F(RehearsePrograms, TwoRunsHaveTheSameStreamOfAllocations) {
     const Ran ran = rehearse({"--capacity", "2GiB", "--trace", file}, {"reads.py"});
     ASSERT_EQ(ran.code, 0) << ran.err;
   }
+  ASSERT_EQ(::mkfifo((folder() / "pipe").c_str(), 0600), 0);
+  const Ran nobody = rehearse({"--capacity", "2GiB", "--trace", "pipe"}, {"reads.py"});
+  EXPECT_EQ(nobody.code, 4) << nobody.err;
+  EXPECT_THAT(nobody.err, HasSubstr("--trace: 'pipe' cannot be written: "));
+  std::string through;
+  std::thread reader([&] {
+    std::ifstream pipe(folder() / "pipe");
+    through.assign(std::istreambuf_iterator<char>(pipe), {});
+  });
+  EXPECT_EQ(rehearse({"--capacity", "2GiB", "--trace", "pipe"}, {"reads.py"}).code, 0);
+  reader.join();
   EXPECT_EQ(rehearse({"--compare", "t4-16gb,l4-24gb", "--trace", "row"}, {"reads.py"}).code, 0);
   EXPECT_GT(std::filesystem::file_size(folder() / "row.t4-16gb"), 100U);
   EXPECT_GT(std::filesystem::file_size(folder() / "row.l4-24gb"), 100U);
@@ -546,6 +559,7 @@ TEST_F(RehearsePrograms, TwoRunsHaveTheSameStreamOfAllocations) {
   const std::string a(std::istreambuf_iterator<char>(first), {}),
       b(std::istreambuf_iterator<char>(second), {});
   EXPECT_GT(a.size(), 100U);
+  EXPECT_EQ(through, a);
   EXPECT_EQ(a, b);
 }
 

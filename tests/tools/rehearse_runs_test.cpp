@@ -14,7 +14,9 @@ namespace spillway::tools {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RehearseRuns : public CommandTest {
  protected:
@@ -113,6 +115,19 @@ TEST_F(RehearseRuns, ASignalToOnlyTheCommandReachesTheProgramAndEndsTheSeries) {
   EXPECT_EQ(ran.code, 130) << ran.err;
   EXPECT_EQ(text_of("runs"), "run\n");
   EXPECT_THAT(ran.err, HasSubstr("stopped by Interrupt"));
+}
+
+TEST_F(RehearseRuns, OfASeriesThatIsStoppedTheFinishedRowsStay) {
+  const pid_t pid =
+      start(words_of("rehearse", {"--compare", "t4-16gb,l4-24gb,a100-40gb", "--json", "rows.json"},
+                     "echo run >> runs; [ $(wc -l < runs) = 2 ] || exit 0; : > started; exec sleep 60"),
+            environment());
+  wait_for("started");
+  ASSERT_EQ(::kill(pid, SIGINT), 0);
+  const Ran ran = wait(pid);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("t4-16gb"), Not(HasSubstr("l4-24gb"))));
+  EXPECT_THAT(text_of("rows.json"), AllOf(HasSubstr("t4-16gb"), Not(HasSubstr("l4-24gb"))));
 }
 
 TEST_F(RehearseRuns, ASignalToTheGroupEndsTheSeriesThoughTheProgramTakesItForSuccess) {

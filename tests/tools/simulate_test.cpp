@@ -1,5 +1,6 @@
 // `spillway simulate`: what the command that it runs finds, and the exit codes.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "tests/tools/support.h"
 
@@ -28,6 +29,14 @@ TEST_F(Simulate, PassesTheExitCodeThrough) {
   EXPECT_EQ(simulate({}, {"sh", "-c", "exit 7"}).code, 7);
   EXPECT_EQ(simulate({}, {"true"}).code, 0);
   EXPECT_EQ(simulate({}, {"sh", "-c", "kill -TERM $$"}).code, 128 + SIGTERM);
+}
+
+// The command and each process of the program read it.
+TEST_F(Simulate, AConfigurationIsNoPipe) {
+  ASSERT_EQ(::mkfifo((folder() / "pipe").c_str(), 0600), 0);
+  const Ran ran = simulate({"--config", "pipe"}, {"true"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("'pipe' is no file that can be read several times"));
 }
 
 TEST_F(Simulate, PassesTheCommandsOwnFlagsOn) {

@@ -6,6 +6,7 @@
 
 #include "simulator/cards/cards.h"
 #include "tools/spillway/command.h"
+#include "tools/spillway/option_checks.h"
 #include "tools/spillway/simulated_machine.h"
 #include "tools/spillway/simulator_libraries.h"
 #include "tools/spillway/units.h"
@@ -60,7 +61,7 @@ std::function<int()> declare_simulate(CLI::App& app, const Words& command) {
                  std::string("Memory of each card, whatever its kind: ") + kSizesAccepted);
   app.add_option("--gpus", machine->gpus, "Cards")->check(CLI::Range(1, 16));
   declare_machine(app, machine.get());
-  app.add_option("--config", machine->config, "TOML file of the simulated machine")->check(CLI::ExistingFile);
+  app.add_option("--config", machine->config, "TOML file of the simulated machine")->check(regular_file());
   return [machine, command] { return simulate(*machine, command); };
 }
 

@@ -44,6 +44,14 @@ bool tell(const spillway::trainer::Results& results, uint32_t rank, const std::s
   return false;
 }
 
+// An option without a value would count as not given, and it is what an unset variable of the shell leaves.
+const CLI::Option* find_empty_option(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty()) return option;
+  return nullptr;
+}
+
 int run(int argc, char** argv) {
   using namespace spillway::trainer;
   CLI::App app(
@@ -68,6 +76,13 @@ int run(int argc, char** argv) {
     if (config_path.empty()) throw CLI::RequiredError("--config");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+  if (const CLI::Option* empty = find_empty_option(app)) {
+    std::fprintf(
+        stderr,
+        "spillway-train: %s is empty: leave it out, or see whether a variable of the shell is unset\n",
+        empty->get_name().c_str());
+    return kExitUsage;
   }
   if (!device.empty()) overrides.push_back("run.device=\"" + device + "\"");
   if (app.count("--limit") > 0) overrides.push_back("run.limit=\"" + limit + "\"");

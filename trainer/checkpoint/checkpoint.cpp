@@ -161,8 +161,10 @@ std::string aside_of(const std::string& path) {
 }
 
 std::string set_aside(const std::string& path) {
-  const std::string aside = aside_of(path);
+  std::string aside = aside_of(path);
   std::error_code failed;
+  for (uint32_t number = 2; std::filesystem::exists(aside, failed); ++number)
+    aside = aside_of(path) + "." + std::to_string(number);
   std::filesystem::rename(path, aside, failed);
   return failed ? "" : aside;
 }

@@ -180,6 +180,14 @@ class Top : public CommandTest {
   std::string name_;
 };
 
+TEST_F(Top, AnIntervalIsANumber) {
+  for (const char* wrong : {"nan", "0", "inf"}) {
+    const Ran ran = top({"--interval", wrong});
+    EXPECT_EQ(ran.code, 2) << wrong;
+    EXPECT_THAT(ran.err, HasSubstr("--interval"));
+  }
+}
+
 TEST_F(Top, ShowsTheLivingAndTakesNoPart) {
   EXPECT_THAT(top({"--once"}).out, HasSubstr("no process takes part"));
   const auto ledger = join();

@@ -249,6 +249,11 @@ TEST_F(WholeRun, TheCheckpointOfAnEarlierRunIsSetAside) {
                                          ".of-an-earlier-run is that of an earlier run: to go on from it, "
                                          "rename it to " +
                                          path));
+  interrupt("a");
+  const std::string second = ScratchFolder::read(path);
+  EXPECT_EQ(train(config("a", {"train.learning_rate=2e-3"}), quiet_).exit_code, kExitDone);
+  EXPECT_EQ(ScratchFolder::read(path + ".of-an-earlier-run"), first) << "nothing takes its place";
+  EXPECT_EQ(ScratchFolder::read(path + ".of-an-earlier-run.2"), second);
   // A run that goes on from elsewhere, and one that does not begin.
   interrupt("b");
   interrupt("c");

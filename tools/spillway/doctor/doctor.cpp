@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/doctor/trials.h"
+#include "tools/spillway/option_checks.h"
 #include "tools/spillway/report/text/table.h"
 
 namespace spillway::tools {
@@ -86,7 +87,7 @@ std::function<int()> declare_doctor(CLI::App& app, const Words&) {
   app.add_flag("--json", options->json, "The findings as data");
   app.add_option("--deadline", options->seconds, "Seconds after which a trial is ended")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 3600.0));
+      ->check(number_between(0.1, 3600.0));
   app.add_flag("--answer", options->answer)->group("");  // the program of a trial
   return [options] { return doctor(*options); };
 }

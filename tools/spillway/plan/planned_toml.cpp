@@ -96,6 +96,7 @@ std::string planned_toml(const PlanReport& report, std::string* error) {
   set_in(&*document, "train", "precision", name_of(workload.shape.numerics.precision));
   set_in(&*document, "train", "optimizer", name_of(workload.shape.numerics.optimizer));
   set_in(&*document, "model", "context", int64_t{workload.shape.model.context});
+  set_in(&*document, "model", "dropout", workload.shape.model.dropout);
   set_in(&*document, "run", "devices", int64_t{report.machine.devices});
   set_mesh(workload, document->get_as<toml::table>("run"));
   std::ostringstream out;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "tools/spillway/option_checks.h"
 #include "trainer/plan/parameters/partition.h"
 
 namespace spillway::tools {
@@ -54,7 +55,7 @@ void declare_links(CLI::App& app, RankOptions* options) {
       ->check(CLI::Range(1u, 1u << 16));
   app.add_option("--network", options->network,
                  "Gbit/s of each rank's link to other machines (200, which is assumed)")
-      ->check(CLI::Range(0.1, 1e5));
+      ->check(number_between(0.1, 1e5));
 }
 
 std::string share_among_ranks(const RankOptions& options, Workload* workload) {

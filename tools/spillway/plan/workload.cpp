@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/option_checks.h"
 #include "tools/spillway/plan/known_models.h"
 #include "tools/spillway/suggest.h"
 #include "trainer/config/config.h"
@@ -141,7 +142,7 @@ void declare_workload(CLI::App& app, WorkloadOptions* options) {
                  "Rows of an evaluation's forward (the micro-batch)")
       ->check(rows);
   app.add_option("--dropout", options->dropout, "Share that is dropped (0, or the configuration's)")
-      ->check(CLI::Range(0.0, 0.9));
+      ->check(number_between(0.0, 0.9));
   app.add_option(
          "--precision", options->precision,
          "As train.precision (fp32, or the configuration's): " + list_of(names_of(trainer::kPrecisions)))

@@ -131,6 +131,7 @@ int check(const CheckOptions& options) {
   if (fits) std::fputs(condition_text(options.run, *rehearsal).c_str(), stdout);
   std::string wrong = write_results(options, *rehearsal, findings);
   if (wrong.empty()) wrong = update_baseline(options, *rehearsal, findings);
+  if (wrong.empty()) wrong = rehearsal->unwritten;
   if (!wrong.empty()) return fail(kUnwritable, "check: " + wrong);
   if (!fits) return exit_code_of(*rehearsal);
   return none_failed(findings) ? kSuccess : kOverBudget;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tools/spillway/option_checks.h"
 #include "tools/spillway/suggest.h"
 #include "tools/spillway/units.h"
 
@@ -26,7 +27,7 @@ void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
   declare_machine(app, &run->machine);
   app.add_option("--trace", run->trace, "Write the stream of allocations to this file");
   app.add_option("--config", run->machine.config, "TOML file of the simulated machine")
-      ->check(CLI::ExistingFile);
+      ->check(regular_file());
 }
 
 Words split_list(const std::string& text) {

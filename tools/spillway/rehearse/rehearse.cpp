@@ -87,6 +87,7 @@ int rehearse(const RehearseOptions& options) {
   }
   if (const std::string wrong = write_page(options, *rehearsal, explanation); !wrong.empty())
     return fail(kUnwritable, "rehearse: --html: " + wrong);
+  if (!rehearsal->unwritten.empty()) return fail(kUnwritable, "rehearse: " + rehearsal->unwritten);
   return stop_signal() != 0 ? 128 + stop_signal() : exit_code_of(*rehearsal);
 }
 

@@ -11,6 +11,7 @@
 
 #include "processes/ledger.h"
 #include "tools/spillway/command.h"
+#include "tools/spillway/option_checks.h"
 #include "tools/spillway/top/render.h"
 
 namespace spillway::tools {
@@ -78,7 +79,7 @@ std::function<int()> declare_top(CLI::App& app, const Words&) {
   app.add_flag("--json", options->json, "One JSON object a line");
   app.add_option("--interval", options->seconds, "Seconds between two looks")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 3600.0));
+      ->check(number_between(0.1, 3600.0));
   return [options] { return top(*options); };
 }
 

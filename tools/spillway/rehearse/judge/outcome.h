@@ -40,6 +40,7 @@ struct Rehearsal {
   std::string card;                 // the kind of every card, "" where only a capacity was given
   std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
+  std::string unwritten;                 // why a --trace is not there, or not whole
   std::optional<Ending> with_all_masks;  // of the run that made this one a run with --masks none
   // Of the device that decided it, where the history of its events was kept and looked into (diagnosis.h).
   std::shared_ptr<const HistoryFindings> findings;

@@ -40,14 +40,15 @@ int run_variants(const Kind& kind, std::vector<Variant> variants, const std::str
   Table table = row_table(kind.one);
   RowJson rows = RowJson::array();
   std::vector<std::pair<Fit, int>> ends;
-  std::string notes;
+  std::string notes, unwritten;
+  RunError error;
   if (const std::string no_place = check_traces(variants); !no_place.empty())
     return fail(kUnwritable, "rehearse: " + no_place);
   for (Variant& variant : variants) {
     variant.options.keep_output = true;
-    RunError error;
     const auto rehearsal = rehearse_once(variant.options, &error);
-    if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
+    if (!rehearsal) break;
+    if (unwritten.empty()) unwritten = rehearsal->unwritten;
     const RunSummary run = summary_of(variant.options, *rehearsal);
     if (run.fit == Fit::kProgramFailed) show_end(rehearsal->log);
     table.add(row_cells(variant.name, run));
@@ -57,9 +58,15 @@ int run_variants(const Kind& kind, std::vector<Variant> variants, const std::str
     rows.push_back(row);
     ends.emplace_back(run.fit, exit_code_of(*rehearsal));
   }
-  std::fputs((table.text("") + (notes.empty() ? "" : "\n") + notes).c_str(), stdout);
-  const int saved = save_rows(json, {{kind.mark, 1}, {kind.many, rows}});
-  return saved != kSuccess ? saved : exit_code_of_comparison(ends);
+  // Of a series that was stopped, the rows that are finished.
+  if (!rows.empty()) {
+    std::fputs((table.text("") + (notes.empty() ? "" : "\n") + notes).c_str(), stdout);
+    const int saved = save_rows(json, {{kind.mark, 1}, {kind.many, rows}});
+    if (saved != kSuccess) return saved;
+  }
+  if (!error.text.empty()) return fail(error.code, "rehearse: " + error.text);
+  if (!unwritten.empty()) return fail(kUnwritable, "rehearse: " + unwritten);
+  return exit_code_of_comparison(ends);
 }
 
 }  // namespace

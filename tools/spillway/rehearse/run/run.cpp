@@ -6,8 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <system_error>
 
+#include "base/output_file.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/run/child.h"
 #include "tools/spillway/rehearse/run/progress.h"
@@ -53,19 +55,35 @@ bool set_probe(const RunOptions& options, const SimulatorLibraries& libraries, c
   return true;
 }
 
-// The streams of allocations to where they were asked for: one file, or one a rank or process.
-void keep_streams(const std::string& folder, const std::string& target,
-                  const std::vector<Observation>& processes, std::vector<std::string>* damaged) {
+// 0 or an errno. What is no file (a pipe, a device) takes the bytes too.
+int copy_to(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (!fs::exists(to, error) || fs::is_regular_file(to, error)) {
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+    return error.value();
+  }
+  std::ifstream file(from, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return write_text(to, bytes);
+}
+
+// The streams of allocations to where they were asked for: one file, or one a rank or process. A rank that
+// started another program has two of them. The text says what could not be written.
+std::string keep_streams(const std::string& folder, const std::string& target,
+                         const std::vector<Observation>& processes) {
   const bool several = processes.size() > 1;
+  std::set<std::string> taken;
+  std::string unwritten;
   for (const Observation& process : processes) {
     const fs::path from = fs::path(folder) / ("stream-" + std::to_string(process.pid));
-    std::error_code error;
-    if (!fs::exists(from, error)) continue;
-    const std::string to =
-        several ? target + "." + std::to_string(process.rank.value_or(process.pid)) : target;
-    fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
-    if (error) damaged->push_back("--trace " + to + ": " + error.message());
+    std::error_code unknown;
+    if (!fs::exists(from, unknown)) continue;
+    std::string to = several ? target + "." + std::to_string(process.rank.value_or(process.pid)) : target;
+    if (!taken.insert(to).second) to += "." + std::to_string(process.pid);
+    if (const int error = copy_to(from, to); error != 0)
+      unwritten = "--trace: '" + to + "' cannot be written: " + std::strerror(error);
   }
+  return unwritten;
 }
 
 std::string end_of(const std::string& path) {
@@ -130,7 +148,7 @@ std::optional<Rehearsal> run_program(const RunOptions& options, RunError* error)
   rehearsal.place = place_held;
   if (!log.empty()) rehearsal.log = end_of(log);
   if (!options.trace.empty())
-    keep_streams(place.path(), options.trace, rehearsal.processes, &rehearsal.damaged);
+    rehearsal.unwritten = keep_streams(place.path(), options.trace, rehearsal.processes);
   return rehearsal;
 }
 

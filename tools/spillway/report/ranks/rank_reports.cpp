@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <stdexcept>
 
 namespace spillway::tools {
 namespace {
@@ -80,12 +81,22 @@ std::string newest_start(const std::vector<std::pair<std::string, Json>>& report
   return start;
 }
 
+constexpr uint64_t kMostRanks = 1 << 20;
+
+// Of all ranks, where each has a row.
+uint64_t size_of(const Json& part) {
+  const Json& size = part.at("size");
+  if (!size.is_number_unsigned() || size.get<uint64_t>() > kMostRanks)
+    throw std::invalid_argument("its count of ranks is " + size.dump());
+  return size.get<uint64_t>();
+}
+
 void take(const Json& report, std::map<uint64_t, RankRow>* rows, RankReports* all) {
   const RankRow row = row_of(report);
   (*rows)[row.rank] = row;
   const Json& part = part_of(report);
   if (!part.is_object()) return;
-  for (uint64_t rank = 0; rank < part.at("size").get<uint64_t>(); ++rank) (*rows)[rank].rank = rank;
+  for (uint64_t rank = 0, size = size_of(part); rank < size; ++rank) (*rows)[rank].rank = rank;
   const Json& incident = part.at("incident");
   if (!incident.is_object() || all->incident) return;
   all->incident = {
@@ -133,12 +144,12 @@ std::optional<RankReports> read_rank_reports(const std::vector<std::string>& pat
     return *error = "'" + paths.front() + "' has no report.json, as spillway-train leaves it in run.out",
            std::nullopt;
   RankReports all;
-  all.start = newest_start(reports);
   std::map<uint64_t, RankRow> rows;
   try {
+    all.start = newest_start(reports);
     for (const auto& [path, report] : reports)
       if (start_of(report) == all.start) take(report, &rows, &all);
-  } catch (const Json::exception& wrong) {
+  } catch (const std::exception& wrong) {  // of Json's, and of ours
     return *error = "a report of another version: " + std::string(wrong.what()), std::nullopt;
   }
   for (auto& [rank, row] : rows) all.rows.push_back(std::move(row));
