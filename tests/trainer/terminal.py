@@ -50,15 +50,6 @@ class Screen:
         self.seen.append(self.lines[-1])
 
 
-class Usage(unittest.TestCase):
-    def test_an_option_without_a_value_is_not_left_out(self):
-        """A variable of the shell is unset: the training would begin anew."""
-        ended = subprocess.run([BUILD / "bin" / "spillway-train", "--config", "none.toml", "--resume", ""],
-                               capture_output=True, text=True)
-        self.assertEqual(ended.returncode, 2)
-        self.assertIn("--resume is empty: leave it out", ended.stderr)
-
-
 class Run:
     """The trainer on a terminal of its own; `until` is called with all that came, and its signal is sent once."""
 

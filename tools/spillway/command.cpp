@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "base/command_line/option_checks.h"
 #include "tools/spillway/suggest.h"
 
 namespace spillway::tools {
@@ -65,19 +66,10 @@ int refuse_parse(const CommandLine& line, const std::vector<Command>& commands,
   return fail(kUsageError, (command.empty() ? "" : command + ": ") + text + ". See 'spillway " + help + "'.");
 }
 
-// An option without a value would count as not given, and it is what an unset variable of the shell leaves.
-const CLI::Option* find_empty_option(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results())
-      if (value.empty()) return option;
-  return nullptr;
-}
-
 int run_parsed(const CommandLine& line, const Declared& declared) {
   const std::string name = declared.command->name;
-  if (const CLI::Option* empty = find_empty_option(*declared.app))
-    return fail(kUsageError, name + ": " + empty->get_name() +
-                                 " is empty: leave it out, or see whether a variable of the shell is unset");
+  if (const std::string wrong = wrong_empty_option(*declared.app); !wrong.empty())
+    return fail(kUsageError, name + ": " + wrong);
   if (const Words extra = declared.app->remaining(); !extra.empty()) {
     if (declared.command->takes_command && extra.front()[0] != '-') {
       return fail(kUsageError,

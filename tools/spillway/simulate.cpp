@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/command_line/option_checks.h"
 #include "simulator/cards/cards.h"
 #include "tools/spillway/command.h"
-#include "tools/spillway/option_checks.h"
 #include "tools/spillway/simulated_machine.h"
 #include "tools/spillway/simulator_libraries.h"
 #include "tools/spillway/units.h"

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/command_line/option_checks.h"
 #include "trainer/app/page.h"
 #include "trainer/app/run/stop.h"
 #include "trainer/app/trainer.h"
@@ -44,14 +45,6 @@ bool tell(const spillway::trainer::Results& results, uint32_t rank, const std::s
   return false;
 }
 
-// An option without a value would count as not given, and it is what an unset variable of the shell leaves.
-const CLI::Option* find_empty_option(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option->results())
-      if (value.empty()) return option;
-  return nullptr;
-}
-
 int run(int argc, char** argv) {
   using namespace spillway::trainer;
   CLI::App app(
@@ -77,11 +70,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
-  if (const CLI::Option* empty = find_empty_option(app)) {
-    std::fprintf(
-        stderr,
-        "spillway-train: %s is empty: leave it out, or see whether a variable of the shell is unset\n",
-        empty->get_name().c_str());
+  if (const std::string wrong = spillway::wrong_empty_option(app); !wrong.empty()) {
+    std::fprintf(stderr, "spillway-train: %s\n", wrong.c_str());
     return kExitUsage;
   }
   if (!device.empty()) overrides.push_back("run.device=\"" + device + "\"");

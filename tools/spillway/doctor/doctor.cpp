@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/command_line/option_checks.h"
 #include "tools/spillway/doctor/trials.h"
-#include "tools/spillway/option_checks.h"
 #include "tools/spillway/report/text/table.h"
 
 namespace spillway::tools {

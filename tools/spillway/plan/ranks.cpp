@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "tools/spillway/option_checks.h"
+#include "base/command_line/option_checks.h"
 #include "trainer/plan/parameters/partition.h"
 
 namespace spillway::tools {

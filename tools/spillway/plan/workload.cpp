@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/command_line/option_checks.h"
 #include "tools/spillway/command.h"
-#include "tools/spillway/option_checks.h"
 #include "tools/spillway/plan/known_models.h"
 #include "tools/spillway/suggest.h"
 #include "trainer/config/config.h"

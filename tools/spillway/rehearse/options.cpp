@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tools/spillway/option_checks.h"
+#include "base/command_line/option_checks.h"
 #include "tools/spillway/suggest.h"
 #include "tools/spillway/units.h"
 

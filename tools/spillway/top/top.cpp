@@ -9,9 +9,9 @@
 #include <ctime>
 #include <memory>
 
+#include "base/command_line/option_checks.h"
 #include "processes/ledger.h"
 #include "tools/spillway/command.h"
-#include "tools/spillway/option_checks.h"
 #include "tools/spillway/top/render.h"
 
 namespace spillway::tools {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/command_line/option_checks.h"
 #include "trainer/app/results.h"
 #include "trainer/plan/toml/strict_table.h"
 #include "trainer/serve/api/jobs.h"
@@ -153,7 +154,7 @@ void add_options(CLI::App* app, Options* options) {
   app->add_option("--limit", options->limit, "bytes of each card that may be used, such as 20GiB");
   app->add_option("--memory-utilization", options->cache.memory_utilization,
                   "the share of the card, or of the limit, that weights, cache and steps may fill")
-      ->check(CLI::Range(0.05, 1.0));
+      ->check(number_between(0.05, 1.0));
   app->add_option("--cache", options->cache_bytes, "bytes of the cache, in place of the utilization");
   app->add_option("--blocks", options->blocks, "the same, in blocks of 16 tokens");
   app->add_option("--max-sequences", options->batch.sequences, "that run together")
@@ -199,6 +200,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
+  if (const std::string wrong = wrong_empty_option(app); !wrong.empty()) throw UsageError(wrong);
   return serve(std::move(options), app);
 }
 

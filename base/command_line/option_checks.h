@@ -1,4 +1,7 @@
-// What values of options must be, beside CLI11's own checks. Each says what is wrong with a value, or "".
+// What values of options must be, beside CLI11's own checks: of every program of this project. Each says what
+// is wrong with a value, or "".
+//
+// Thread-safety: pure functions.
 #pragma once
 #include <CLI/CLI.hpp>
 
@@ -6,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-namespace spillway::tools {
+namespace spillway {
 
 // CLI::Range lets "nan" pass, which is neither below nor above anything.
 inline CLI::Validator number_between(double least, double most) {
@@ -33,4 +36,17 @@ inline CLI::Validator regular_file() {
   return checked;
 }
 
-}  // namespace spillway::tools
+// Of what was parsed, the first option whose value is empty: it would count as not given, and is what an
+// unset variable of the shell leaves.
+inline std::string wrong_empty_option(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty())
+        return option->get_name() +
+               " is empty: leave it out, or see whether a variable of the shell is unset";
+  for (const CLI::App* command : app.get_subcommands())
+    if (std::string wrong = wrong_empty_option(*command); !wrong.empty()) return wrong;
+  return "";
+}
+
+}  // namespace spillway
