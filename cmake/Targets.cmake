@@ -11,6 +11,18 @@ function(spillway_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# spillway_units_by_folder(TARGET): the files of a folder are compiled together, not the next ones of the target's list: in
+# one folder few files have a name of another.
+function(spillway_units_by_folder target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MAKE_C_IDENTIFIER ${folder} unit)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # spillway_compiles_fast(TARGET): under a sanitizer it is not optimised. For code whose speed matters to no test and whose
 # headers (arguments, JSON, TOML) make half of a sanitizer's build.
 function(spillway_compiles_fast target)
