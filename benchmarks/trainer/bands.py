@@ -4,15 +4,11 @@ Trains a GPT-2 of 0.9 M parameters for 300 steps on the corpus: with 32-bit floa
 technique for the same seeds. Prints, as a table in Markdown, the loss on the validation text: the mean over the seeds,
 the difference from 32-bit floats of the same seed, and how far the losses of single steps are apart.
 """
-import argparse
 import concurrent.futures
-import json
-import pathlib
 import re
 import statistics
-import subprocess
-import sys
-import tempfile
+
+from training import command_line, options_of, trained
 
 PLAIN = "fp32, adamw"
 STEPS = 300
@@ -35,36 +31,25 @@ TECHNIQUES = {  # precision, optimizer, and what else differs
 }
 
 
-def train(build, corpus, settings, seed):
+def losses_of(build, corpus, settings, seed):
     """The evaluation's loss and the loss of each step."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        options = [*MODEL, *settings, f"train.seed={seed}", f"data.seed={seed}", f"run.out={folder}",
-                   f"data.corpus={corpus}"]
-        command = [build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cpu", "--quiet",
-                   "--json", folder / "result.json"]
-        for option in options:
-            command += ["--set", option]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=pathlib.Path(__file__).parents[2])
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
-        losses = [float.fromhex(line.split()[1]) for line in (folder / "losses.txt").read_text().splitlines()
-                  if re.match(r"\d", line)]
+    seeds = [f"train.seed={seed}", f"data.seed={seed}"]
+    with trained(build, corpus, [*MODEL, *settings, *seeds], None) as training:
+        losses = [float.fromhex(line.split()[1]) for line in
+                  (training.folder / "losses.txt").read_text().splitlines() if re.match(r"\d", line)]
         assert len(losses) == STEPS
-        return json.loads((folder / "result.json").read_text())["evaluation_loss"], losses
+        return training.result["evaluation_loss"], losses
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=[*TECHNIQUES], help="some of the techniques")
-    options = parser.parse_args()
+    options = options_of(parser)
     seeds = range(1, options.seeds + 1)
     names = [name for name in TECHNIQUES if not options.only or name in [PLAIN, *options.only]]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        runs = {(name, seed): pool.submit(train, options.build.resolve(), options.corpus.resolve(), settings, seed)
+        runs = {(name, seed): pool.submit(losses_of, options.build, options.corpus, settings, seed)
                 for name, settings in TECHNIQUES.items() if name in names for seed in seeds}
     found = {key: run.result() for key, run in runs.items()}
     print(f"| precision, optimizer | loss, mean of {len(seeds)} seeds | from fp32 of the same seed | "

@@ -5,16 +5,10 @@ and links are those of the profile `typical` (25 GB/s each way). Prints a table 
 alive, the host's, those that cross the link in a step each way, the virtual milliseconds of a step, and that beside
 the same training without `plan.offload`. The first steps make the host's memory; they are not counted.
 """
-import argparse
-import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
-import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from training import TIMED, command_line, options_of, trained
+
 LAYERS, BEFORE, STEPS = 8, 2, 2
 AGAIN = 'plan.recompute="all"'
 ROWS = [  # name, settings, the layers whose activations go to the host
@@ -29,46 +23,29 @@ ROWS = [  # name, settings, the layers whose activations go to the host
 ]
 
 
-def run(options, width, settings, offload, steps, folder):
+def run(options, width, settings, offload, steps):
     """Bytes alive at most, the host's bytes, bytes copied, virtual nanoseconds."""
-    result, report = folder / "result.json", folder / "simulated.json"
     chosen = [f"model.layers={LAYERS}", f"model.width={width}", f"model.heads={width // 128}", "model.context=1024",
               f"train.batch={options.batch}", f"train.steps={steps}", "train.warmup=1", "train.precision=bf16-mixed",
-              "evaluation.windows=1", "plan.evaluation_batch=1", f"run.out={folder}", f"data.corpus={options.corpus}",
-              f"plan.offload={offload}", *settings]
-    command = [options.build / "bin" / "spillway", "simulate", "--capacity", "1024GiB", "--profile",
-               "typical,timed-kernels", "--", options.build / "bin" / "spillway-train", "--config", "configs/tiny.toml",
-               "--device", "cuda", "--json", result]
-    for each in chosen:
-        command += ["--set", each]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT,
-                          env={**os.environ, "SPILLWAY_SIM_REPORT": str(report)})
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
-    host = re.search(r"host +activations +([\d.]+) MiB", done.stdout)
-    counters = json.loads(report.read_text())["counters"]
-    return (json.loads(result.read_text())["devices"][0]["peak_live"], float(host[1]) if host else 0.0,
-            counters["copied_bytes"], counters["virtual_ns"])
+              "evaluation.windows=1", "plan.evaluation_batch=1", f"plan.offload={offload}", *settings]
+    with trained(options.build, options.corpus, chosen, ["--capacity", "1024GiB", *TIMED]) as training:
+        host = re.search(r"host +activations +([\d.]+) MiB", training.output)
+        counters = training.counters
+        return (training.result["devices"][0]["peak_live"], float(host[1]) if host else 0.0, counters["copied_bytes"],
+                counters["virtual_ns"])
 
 
 def measure(options, width, settings, offload):
     """MiB alive at most, MiB of the host, MiB copied in a step, virtual milliseconds of a step."""
-    with tempfile.TemporaryDirectory() as name:
-        few = run(options, width, settings, offload, BEFORE, pathlib.Path(name))
-        many = run(options, width, settings, offload, BEFORE + STEPS, pathlib.Path(name))
+    few, many = (run(options, width, settings, offload, steps) for steps in (BEFORE, BEFORE + STEPS))
     return many[0] / 2**20, many[1], (many[2] - few[2]) / STEPS / 2**20, (many[3] - few[3]) / STEPS / 1e6
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--width", type=int, nargs="+", default=[2048], help="of the model (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=4, help="rows of 1024 tokens a step (default: %(default)s)")
-    options = parser.parse_args()
-    options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
-    if not (options.build / "bin" / "spillway-train").exists():
-        parser.error(f"there is no build in '{options.build}': tools/test --quick makes one in build")
+    options = options_of(parser)
     print("| width | activations | on the device, MiB | on the host, MiB | over the link a step, each way, MiB "
           "| ms of a step | of without |\n|---:|---|---:|---:|---:|---:|---:|")
     for width in options.width:

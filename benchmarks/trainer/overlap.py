@@ -6,16 +6,8 @@ them, so that the update is left out. A line for each place of the layers and ea
 computation takes alone, what its copies take at the link's speed in the direction that takes longer, what both
 take, and the share of the shorter of the two that is hidden.
 """
-import argparse
-import itertools
-import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
+from training import TIMED, command_line, options_of, trained
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS, WIDTH, CONTEXT, STEPS, FEW, MANY = 8, 512, 256, 2, 3, 9
 SIZES = [f"model.layers={LAYERS}", f"model.width={WIDTH}", "model.heads=8", f"model.context={CONTEXT}",
          f"train.steps={STEPS}", "evaluation.windows=1", "plan.evaluation_batch=1"]
@@ -26,18 +18,9 @@ LINK = 25e9  # of the simulated card, each way
 
 def simulated(build, corpus, settings):
     """The simulator's counters of a whole run."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder) / "simulator.json"
-        command = [build / "bin" / "spillway", "simulate", "--capacity", "60GiB", "--values", "zeros",
-                   "--profile", "typical,timed-kernels", "--",
-                   build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
-                   *itertools.chain.from_iterable(("--set", each) for each in
-                                                  [*SIZES, *settings, f"run.out={folder}", f"data.corpus={corpus}"])]
-        environment = {**os.environ, "SPILLWAY_SIM_REPORT": str(report)}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
-        return json.loads(report.read_text())["counters"]
+    card = ["--capacity", "60GiB", "--values", "zeros", *TIMED]
+    with trained(build, corpus, [*SIZES, *settings], card) as training:
+        return training.counters
 
 
 def micro_batch(build, corpus, rows, place):
@@ -53,12 +36,10 @@ def micro_batch(build, corpus, rows, place):
 
 
 def arguments(description):
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(description)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 96], help="sequences of a micro-batch")
-    options = parser.parse_args()
-    return options.build.resolve(), options.corpus.resolve(), options.rows
+    options = options_of(parser)
+    return options.build, options.corpus, options.rows
 
 
 def main():

@@ -5,25 +5,21 @@ a step is longer than that of one process is what ranks add. Then come the estim
 1,024 ranks, which nothing here can measure. With --within it is a test of the first tables: the exit code is 1 where a
 step is further off.
 """
-import argparse
-import pathlib
 import subprocess
 import sys
 
 from ranks_overlap import LAYERS, ROWS, estimated, step_seconds
+from training import command_line, options_of
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--zero", type=int, nargs="+", default=[0], help="stages of ZeRO, a table each")
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--rows", type=int, default=ROWS, help="sequences of a rank")
     parser.add_argument("--within", type=float, help="percent")
-    options = parser.parse_args()
-    options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
+    options = options_of(parser)
     furthest = max(table(options, stage) for stage in options.zero)
     if options.within is None:
         subprocess.run([options.build / "bin" / "bench_ranks", "table"], check=True)

@@ -7,13 +7,12 @@ copied a step, both ways. "Ahead": with slots for an MLP's tiles and a quarter m
 updates the layers, in time that the virtual clock does not count. With --within the exit code is 1 where the estimate
 is further off: a test runs a smaller model so (tests/trainer).
 """
-import argparse
 import json
-import pathlib
 import subprocess
 import sys
 
 from offload import AGAIN, measure
+from training import command_line, options_of
 
 CONTEXT, WORDS = 1024, 256
 STATES, GRADIENTS, WEIGHTS = (f'plan.{what}="host"' for what in ("optimizer", "gradients", "parameters"))
@@ -52,18 +51,13 @@ def estimated(options, settings):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 64], help="of a step (default: %(default)s)")
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--width", type=int, default=1920)
     parser.add_argument("--only", nargs="+", choices=[*places(128)], metavar="PLACE", help="and nothing else")
     parser.add_argument("--within", type=float, help="percent, of the estimate")
-    options = parser.parse_args()
-    options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
-    if not (options.build / "bin" / "spillway-train").exists():
-        parser.error(f"there is no build in '{options.build}': tools/test --quick makes one in build")
+    options = options_of(parser)
     print("| rows a step | on the host | on the device, MiB | of all | ms of a step | of without | by the estimate "
           "| copied, MiB |\n|---:|---|---:|---:|---:|---:|---:|---:|")
     beyond = []

@@ -5,11 +5,10 @@ one of one micro-batch by a pass; the rest is the update. Beside them stands wha
 T5's rows, which have an input and a target, are not compared. With --within the exit code is 1 where a figure is
 further off: a test runs a few cases so (tests/trainer).
 """
-import argparse
-import pathlib
 import sys
 
 from ranks_overlap import LAYERS, ROWS, estimated, step_seconds
+from training import command_line, options_of
 
 CASES = [("gpt2", "sgd", "fp32"), ("gpt2", "adamw", "fp32"), ("gpt2", "adafactor", "fp32"),
          ("gpt2", "adamw8bit", "fp32"), ("gpt2", "adamw", "bf16-mixed"), ("gpt2", "adamw", "bf16"),
@@ -25,15 +24,12 @@ def step_of(options, case, micro_batches):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--only", nargs="*", choices=[",".join(case) for case in CASES],
                         metavar="MODEL,OPTIMIZER,PRECISION")
     parser.add_argument("--within", type=float, nargs=2, metavar=("PASSES", "UPDATE"), help="percent")
-    options = parser.parse_args()
-    options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
+    options = options_of(parser)
     print("| model, optimizer, precision | passes, ms | by the estimate | off | update, ms | by the estimate | off |")
     print("|---|---|---|---|---|---|---|")
     beyond = []

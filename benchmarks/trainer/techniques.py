@@ -5,7 +5,6 @@ special, with each technique, with combinations, and by Hugging Face's Trainer. 
 bytes that were alive, and tokens a second, each beside those of the plain run of the same round. On a card the times
 differ, the bytes do not: there the link to the host and the width of numbers matter more than on a processor.
 """
-import argparse
 import json
 import pathlib
 import statistics
@@ -13,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+from training import command_line, options_of, trained
+
+CARD = ["--capacity", "8GiB", "--values", "compute"]
 BATCH = 8
 MODEL = ["model.layers=6", "model.width=384", "model.heads=6", "model.context=128", f"train.batch={BATCH}",
          "train.steps=10", "train.warmup=2", "evaluation.windows=1", "plan.evaluation_batch=1", "run.threads=1"]
@@ -44,48 +46,36 @@ TRAINERS = pathlib.Path(__file__).parents[2] / ".deps-trainers" / "bin" / "pytho
 OTHERS = "Hugging Face's Trainer, plain"
 
 
-def simulate(build, command):
-    done = subprocess.run([build / "bin" / "spillway", "simulate", "--capacity", "8GiB", "--values", "compute", "--",
-                           *command], capture_output=True, text=True, cwd=pathlib.Path(__file__).parents[2])
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
-
-
-def ours(build, corpus, settings, folder):
+def ours(build, corpus, settings):
     """Tokens a second and the most bytes alive."""
-    result = folder / "result.json"
-    command = [build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
-               "--json", result]
-    for option in [*MODEL, *settings, f"run.out={folder}", f"data.corpus={corpus}"]:
-        command += ["--set", option]
-    simulate(build, command)
-    read = json.loads(result.read_text())
-    return read["tokens_per_second"], read["devices"][0]["peak_live"]
+    with trained(build, corpus, [*MODEL, *settings], CARD) as training:
+        read = training.result
+        return read["tokens_per_second"], read["devices"][0]["peak_live"]
 
 
-def theirs(build, corpus, folder):
-    result = folder / "result.json"
-    simulate(build, [TRAINERS, pathlib.Path(__file__).with_name("hugging_face.py"), corpus, result])
-    read = json.loads(result.read_text())
+def theirs(build, corpus):
+    with tempfile.TemporaryDirectory() as folder:
+        result = pathlib.Path(folder) / "result.json"
+        command = [build / "bin" / "spillway", "simulate", *CARD, "--", TRAINERS,
+                   pathlib.Path(__file__).with_name("hugging_face.py"), corpus, result]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(map(str, command))}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
+        read = json.loads(result.read_text())
     return read["tokens_per_second"], read["peak"]
 
 
 def measure(build, corpus, name):
-    with tempfile.TemporaryDirectory() as folder:
-        if name == OTHERS:
-            return theirs(build, corpus, pathlib.Path(folder))
-        return ours(build, corpus, TECHNIQUES[name], pathlib.Path(folder))
+    return theirs(build, corpus) if name == OTHERS else ours(build, corpus, TECHNIQUES[name])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", help="some of the techniques")
-    options = parser.parse_args()
+    options = options_of(parser)
     names = ["plain", *(name for name in (options.only or [*TECHNIQUES, OTHERS]) if name != "plain")]
-    rounds = [{name: measure(options.build.resolve(), options.corpus.resolve(), name) for name in names}
+    rounds = [{name: measure(options.build, options.corpus, name) for name in names}
               for _ in range(options.rounds)]
     print("| technique | most bytes alive, MiB | of plain | tokens a second, of plain |\n|---|---|---|---|")
     for name in names:
