@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -47,13 +48,16 @@ class HistoryFile {
       if (written > 0)
         rest.remove_prefix(static_cast<size_t>(written));
       else if (written == 0 || errno != EINTR)
-        close();
+        give_up(errno);
     }
     buffer_.clear();
   }
 
  private:
-  void close() {
+  void give_up(int error) {
+    std::fprintf(stderr,
+                 "spillway rehearsal: the history of allocations ends early, it cannot be written: %s\n",
+                 std::strerror(error));
     ::close(descriptor_);
     descriptor_ = -1;
   }

@@ -157,6 +157,7 @@ Json describe(const State& state) SPILLWAY_REQUIRES(state.mutex) {
           {"complete", state.complete},
           {"ended_by_steps", state.ended_by_steps},
           {"problem", state.problem},
+          {"stream_error", stream_error()},
           {"allocator", state.allocator},
           {"architectures", state.architectures},
           {"expandable_segments", state.expandable_segments},

@@ -554,6 +554,14 @@ TEST_F(RehearsePrograms, APipeTakesTheStreamOfAllocations) {
   EXPECT_EQ(through, std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
+TEST_F(RehearsePrograms, AStreamOfAllocationsThatIsNotWholeIsSaidToBeSo) {
+  const Ran ran = rehearse({"--capacity", "2GiB", "--trace", "file"}, {"full_disk.py"});
+  EXPECT_EQ(ran.code, 4) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("--trace: 'file' ends early, its process could not write more to "));
+  EXPECT_THAT(ran.err, HasSubstr(": File too large"));
+  EXPECT_EQ(std::filesystem::file_size(folder() / "file"), 256U << 10);
+}
+
 TEST_F(RehearsePrograms, TwoRunsHaveTheSameStreamOfAllocations) {
   for (const char* file : {"first", "second"}) {
     const Ran ran = rehearse({"--capacity", "2GiB", "--trace", file}, {"reads.py"});

@@ -15,6 +15,7 @@ namespace spillway::rehearsal {
 namespace {
 
 std::FILE* file = nullptr;
+int first_error = 0;  // an errno
 
 struct Free {
   int device;
@@ -29,6 +30,11 @@ void write_frees() {
   std::sort(frees.begin(), frees.end());
   for (const Free& one : frees) std::fprintf(file, "%d f %" PRIu64 "\n", one.device, one.ordinal);
   frees.clear();
+}
+
+// After each write: a later one has an errno of its own.
+void note_error(bool failed) {
+  if (failed && first_error == 0) first_error = errno;
 }
 
 }  // namespace
@@ -56,22 +62,28 @@ void write_event(int device, const Ledger& ledger, StreamEvent event, uint64_t n
   if (event == StreamEvent::kAllocated) std::fprintf(file, " %" PRIu64, ledger.last_stream());
   if (event == StreamEvent::kAllocated || event == StreamEvent::kFailed) std::fprintf(file, " %u", site);
   std::fputc('\n', file);
+  note_error(std::ferror(file) != 0);
 }
 
 void write_step(uint64_t step) {
   if (file == nullptr) return;
   write_frees();
   std::fprintf(file, "step %" PRIu64 "\n", step);
+  note_error(std::ferror(file) != 0);
 }
 
 void flush_stream() {
-  if (file != nullptr) std::fflush(file);
+  if (file != nullptr) note_error(std::fflush(file) != 0);
 }
 
 void close_stream() {
   if (file == nullptr) return;
   write_frees();
-  std::fclose(std::exchange(file, nullptr));
+  note_error(std::fclose(std::exchange(file, nullptr)) != 0);
+}
+
+std::string stream_error() {
+  return first_error == 0 ? "" : std::strerror(first_error);
 }
 
 }  // namespace spillway::rehearsal

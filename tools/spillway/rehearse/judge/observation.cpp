@@ -95,6 +95,7 @@ void read_probe(const Json& json, Observation* out) {
   out->complete = json.at("complete").get<bool>();
   out->ended_by_steps = json.at("ended_by_steps").get<bool>();
   out->problem = json.at("problem").get<std::string>();
+  out->stream_error = json.at("stream_error").get<std::string>();
   out->allocator = json.at("allocator").get<std::string>();
   out->architectures = json.at("architectures").get<std::string>();
   out->steps = number(json, "optimizer_steps");

@@ -95,6 +95,7 @@ struct Observation {
   // Of PyTorch's native allocator: it may ask the card twice before it empties its cache.
   bool expandable_segments = false, splits_are_limited = false;
   std::string problem, allocator;  // why there are no sites; the allocator's name
+  std::string stream_error;        // why the stream of allocations is not whole
   std::string architectures;       // that PyTorch has kernels for: "sm_75 sm_80 compute_120"; "" is not known
   uint64_t steps = 0, failure_count = 0;
   uint64_t checkpointed_models = 0;  // by the probe, in a run that tries it
