@@ -126,6 +126,16 @@ class Setup(unittest.TestCase):
         readers = subprocess.run([checkout / ".deps-tests" / "bin" / "python", "-c", "import tiny_package"])
         self.assertEqual(readers.returncode, 0)
 
+    def test_environments_of_other_versions_are_named(self):
+        self.keep_corpus()
+        (self.cache / "env-0123456789ab").mkdir()
+        (self.cache / "oldest-0123456789ab").mkdir()
+        outcome = self.run_setup(self.checkout("one"))
+        self.assert_complete(outcome, self.folder / "one")
+        named = [line for line in outcome[1].splitlines() if "remove what no other one uses" in line]
+        self.assertEqual([pathlib.Path(each).name for line in named for each in line.split(":")[-1].split()],
+                         ["env-0123456789ab", "oldest-0123456789ab"])
+
     def test_an_unknown_option(self):
         self.assert_refused(self.run_setup(self.checkout("one"), "--newest"), "unknown option '--newest'", "--oldest")
 

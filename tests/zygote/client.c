@@ -28,15 +28,6 @@ extern char** environ;
 
 enum { kDescriptors = 200 };
 
-// For tools/test --times.
-static void note_start(const char* kind) {
-  const char* path = getenv("SPILLWAY_TEST_STARTS");
-  const int file = path == NULL ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (file < 0) return;
-  if (write(file, kind, strlen(kind)) < 0) perror(path);
-  close(file);
-}
-
 static void fail(const char* path) {
   fprintf(stderr, "python of the tests: %s: %s\n", path, strerror(errno));
   _exit(127);
@@ -80,6 +71,20 @@ static int begins(const char* text, const char* with) {
 // Of the interpreter's, those that server.py knows.
 static int is_option(const char* word) {
   return word != NULL && (strcmp(word, "-B") == 0 || strcmp(word, "-u") == 0);
+}
+
+// For tools/test --times: a line "KIND PROGRAM".
+static void note_start(const char* kind, char** words) {
+  const char* path = getenv("SPILLWAY_TEST_STARTS");
+  const int file = path == NULL ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  do ++words;
+  while (is_option(*words));
+  if (*words != NULL && strcmp(*words, "-m") == 0 && words[1] != NULL) ++words;
+  const char* program = *words == NULL ? "-" : *words;
+  const char* slash = strrchr(program, '/');
+  if (dprintf(file, "%s %.80s\n", kind, slash == NULL ? program : slash + 1) < 0) perror(path);
+  close(file);
 }
 
 static void run_really(char** words) {
@@ -406,7 +411,7 @@ int main(int count, char** words) {
   // Importing PyTorch takes three times as long where its bytecode is not kept in the environment.
   unsetenv("PYTHONDONTWRITEBYTECODE");
   const int server = can_be_forked(words) ? connect_to_server() : -1;
-  note_start(server < 0 ? "started\n" : "forked\n");
+  note_start(server < 0 ? "started" : "forked", words);
   if (server < 0) run_really(words);
   struct sigaction action = {.sa_handler = pass_on};
   for (size_t i = 0; i < sizeof kPassedOn / sizeof *kPassedOn; ++i) sigaction(kPassedOn[i], &action, NULL);
