@@ -35,7 +35,12 @@ LayerFile::LayerFile(at::Device device, const std::string& folder, const std::st
     : device_(device), file_(folder, "the layers' " + kind) {}
 
 LayerFile::~LayerFile() {
-  file_.close();  // waits for what is under way, before its memory goes
+  file_.close();  // waits for what the disk has under way, before its memory goes
+  try {
+    for (const Buffer& buffer : buffers_) wait_on_host(buffer.written), wait_on_host(buffer.read_until);
+    // NOLINTNEXTLINE(bugprone-empty-catch)
+  } catch (const std::exception&) {  // the device is lost, and its copies with it
+  }
 }
 
 std::shared_ptr<LayerHome> LayerFile::home(std::string name, uint64_t bytes) {
@@ -225,7 +230,7 @@ void LayerFile::advance() {
 }
 
 void LayerFile::begin_read(Buffer* buffer, uint32_t layer) {
-  wait_on_host(buffer->read_until);
+  wait_on_host(buffer->read_until), wait_on_host(buffer->written);
   buffer->read_until = buffer->written = nullptr;
   buffer->layer = layer;
   file_.begin_read(buffer, &records_.at(layer));
