@@ -91,6 +91,10 @@ TEST(CompletionRequest, NamesWhatIsWrong) {
   }
   EXPECT_THAT(refused("{").message, HasSubstr("JSON"));
   EXPECT_THAT(refused("[1]").message, HasSubstr("JSON"));
+  const std::string open(500'000, '['), closed(500'000, ']');
+  EXPECT_THAT(refused(R"({"prompt": "a", "stop": )" + open + closed + "}").message,
+              HasSubstr("more than 16 others"));
+  EXPECT_TRUE(parsed(R"({"prompt": "\\\"[[[[[[[[[[[[[[[[[[[[["})")) << "those of a text count for nothing";
   EXPECT_EQ(refused(R"({"prompt": "a", "model": "gpt-4"})").status, 404);
   EXPECT_EQ(refused(R"({"prompt": "a", "model": "gpt-4"})").code, "model_not_found");
 }

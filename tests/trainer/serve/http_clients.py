@@ -181,6 +181,42 @@ class HttpClients(unittest.TestCase):
             raw.sendall(b"no request\r\n\r\n")
             self.assertIn(b"400", raw.recv(100))
 
+    def test_lists_in_lists_without_end_are_refused(self):
+        deep = '{"prompt": "a", "max_tokens": 1, "stop": ' + "[" * 400000 + "]" * 400000 + "}"
+        status, answer = self.server.ask("POST", "/v1/completions", deep)
+        self.assertEqual(status, 400)
+        self.assertIn("in more than", answer["error"]["message"])
+
+    def test_a_head_has_no_body(self):
+        connection = self.server.open()
+        length = connection.request("GET", "/v1/models") or len(connection.getresponse().read())
+        connection.request("HEAD", "/v1/models")
+        head = connection.getresponse()
+        self.assertEqual((head.status, head.getheader("Content-Length"), head.read()), (200, str(length), b""))
+        self.assertEqual(self.server.ask("GET", "/health", connection=connection)[0], 200, "nothing was left over")
+        connection.close()
+
+    def test_a_client_of_http_1_0_has_its_stream_without_chunks(self):
+        body = json.dumps({"prompt": "a", "max_tokens": 3, "stream": True})
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=30) as raw:
+            raw.sendall(f"POST /v1/completions HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            with raw.makefile("rb") as answer:
+                header, events = answer.read().split(b"\r\n\r\n", 1)  # to the end of the connection
+        self.assertNotIn(b"chunked", header.lower())
+        lines = [line for line in events.split(b"\n") if line]
+        self.assertEqual([line for line in lines if not line.startswith(b"data: ")], [])
+        self.assertEqual(lines[-1], b"data: [DONE]")
+
+    def test_answers_that_cannot_be_written_are_an_error(self):
+        requests = pathlib.Path(self.scratch.name) / "requests.jsonl"
+        requests.write_text('{"prompt": "a", "max_tokens": 1}\n')
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run([BUILD / "bin" / "spillway-serve", "--device", "cpu", "--threads", "1", "--model",
+                                    self.model, "generate", requests], stdout=full, stderr=subprocess.PIPE, text=True,
+                                   timeout=60)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("the output could not be written to its end", ended.stderr)
+
     def test_client_that_leaves_frees_its_sequence(self):
         for stream in (False, True):
             with self.subTest(stream=stream):

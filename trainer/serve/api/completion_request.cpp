@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint32_t kMostStops = 4, kMostLogprobs = 20, kMostStopBytes = 256;
+constexpr uint32_t kMostNesting = 16, kMostStops = 4, kMostLogprobs = 20, kMostStopBytes = 256;
 constexpr const char* kKnown[] = {"model",
                                   "prompt",
                                   "max_tokens",
@@ -218,6 +218,25 @@ class Reader {
   CompletionRequest request_;
 };
 
+// Copies of deep values, and their texts, are recursive: they would take all of the stack.
+bool is_nested_deeply(std::string_view body) {
+  uint32_t depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < body.size(); ++i) {
+    const char letter = body[i];
+    if (in_text) {
+      i += letter == '\\' ? 1 : 0;
+      in_text = letter != '"';
+      continue;
+    }
+    in_text = letter == '"';
+    if (letter == '[' || letter == '{') ++depth;
+    if ((letter == ']' || letter == '}') && depth > 0) --depth;
+    if (depth > kMostNesting) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string to_json(const ApiError& error) {
@@ -232,6 +251,10 @@ std::string to_json(const ApiError& error) {
 
 std::optional<CompletionRequest> parse_completion(std::string_view body, const ModelCard& card,
                                                   ApiError* error) {
+  if (is_nested_deeply(body))
+    return *error = {.message = "the body has lists and objects in more than " +
+                                std::to_string(kMostNesting) + " others"},
+           std::nullopt;
   const json object = json::parse(body, nullptr, false);
   if (!object.is_object()) return *error = {.message = "the body is no JSON object"}, std::nullopt;
   return Reader(object, card, error).read();

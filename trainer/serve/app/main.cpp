@@ -229,7 +229,11 @@ int code_of(int argc, char** argv, std::string* error) {
 
 int main(int argc, char** argv) {
   std::string error;
-  const int code = spillway::trainer::serve::code_of(argc, argv, &error);
+  int code = spillway::trainer::serve::code_of(argc, argv, &error);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    error += std::string(error.empty() ? "" : "; ") + "the output could not be written to its end";
+    code = spillway::trainer::kExitError;
+  }
   if (!error.empty()) std::fprintf(stderr, "spillway-serve: %s\n", error.c_str());
   return code;
 }

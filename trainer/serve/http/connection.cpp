@@ -81,6 +81,7 @@ asio::awaitable<bool> Connection::read(Request* request) {
     *request = parser.release();
     keep_alive_ = request->keep_alive();
     version_ = request->version();
+    only_header_ = request->method() == http::verb::head;
     co_return true;
   }
   keep_alive_ = false;
@@ -114,7 +115,8 @@ asio::awaitable<void> Connection::read_away() {
 
 asio::awaitable<void> Connection::answer(const Request& request) {
   const std::string path = path_of({request.target().data(), request.target().size()});
-  const bool posted = request.method() == http::verb::post, got = request.method() == http::verb::get;
+  const bool posted = request.method() == http::verb::post;
+  const bool got = request.method() == http::verb::get || only_header_;
   const bool known = path == "/v1/completions" || path == "/v1/models" || path == "/health";
   if (path == "/v1/completions" && posted) {
     co_await complete(request);
@@ -196,8 +198,10 @@ asio::awaitable<void> Connection::answer_stream(PendingCompletion* pending) {
   http::response<http::empty_body> head(http::status::ok, version_);
   head.set(http::field::content_type, "text/event-stream");
   head.set(http::field::cache_control, "no-cache");
+  const bool chunked = version_ >= 11;  // before that the end of the connection is that of the stream
+  keep_alive_ = keep_alive_ && chunked;
   head.keep_alive(keep_alive_ && !server_.draining);
-  head.chunked(true);
+  head.chunked(chunked);
   http::response_serializer<http::empty_body> serializer(head);
   error_code error;
   stream_.expires_after(kWrite);
@@ -218,7 +222,7 @@ asio::awaitable<void> Connection::answer_stream(PendingCompletion* pending) {
   if (fault != Finish::kNo && !co_await send_chunk(to_json(fault_of(fault)))) co_return;
   if (fault == Finish::kNo && pending->request().include_usage && !co_await send_chunk(pending->usage()))
     co_return;
-  if (!co_await send_chunk("[DONE]")) co_return;
+  if (!co_await send_chunk("[DONE]") || !chunked) co_return;
   co_await asio::async_write(stream_, http::make_chunk_last(), yielding(&error));
 }
 
@@ -227,7 +231,10 @@ asio::awaitable<bool> Connection::send_chunk(std::string data) {
   const std::string event = "data: " + data + "\n\n";
   error_code error;
   stream_.expires_after(kWrite);
-  co_await asio::async_write(stream_, http::make_chunk(asio::buffer(event)), yielding(&error));
+  if (version_ >= 11)
+    co_await asio::async_write(stream_, http::make_chunk(asio::buffer(event)), yielding(&error));
+  else
+    co_await asio::async_write(stream_, asio::buffer(event), yielding(&error));
   keep_alive_ = keep_alive_ && !error;
   co_return !error;
 }
@@ -244,7 +251,12 @@ asio::awaitable<void> Connection::send(unsigned status, std::string body) {
   response.prepare_payload();
   error_code error;
   stream_.expires_after(kWrite);
-  co_await http::async_write(stream_, response, yielding(&error));
+  if (only_header_) {  // that of the whole answer
+    http::response_serializer<Response::body_type> serializer(response);
+    co_await http::async_write_header(stream_, serializer, yielding(&error));
+  } else {
+    co_await http::async_write(stream_, response, yielding(&error));
+  }
   keep_alive_ = keep_alive_ && !error;
 }
 

@@ -50,6 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   bool busy_ = false, keep_alive_ = true;
   unsigned version_ = 11;
+  bool only_header_ = false;  // the request is a HEAD
   std::shared_ptr<PendingCompletion> pending_;
 };
 
