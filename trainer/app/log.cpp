@@ -12,7 +12,10 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace spillway::trainer {
 namespace {
@@ -75,6 +78,12 @@ struct RunLog::Outputs {
   spdlog::level::level_enum least = spdlog::level::info;
   std::unique_ptr<ProgressLine> line;
   std::shared_ptr<spdlog::logger> console, file, data;
+  struct Line {
+    spdlog::log_clock::time_point time;
+    spdlog::level::level_enum level;
+    std::string text;
+  };
+  std::optional<std::vector<Line>> early{std::in_place};  // until there are files
 
   void complain(const std::string& what) {
     if (line) line->clear();
@@ -116,6 +125,10 @@ void RunLog::open(const std::string& folder, bool resumed, bool data) {
   outputs_->file = outputs_->file_logger<spdlog::sinks::rotating_file_sink_st>(
       "%Y-%m-%dT%H:%M:%S.%e%z %l: %v", folder + "/train.log", kMostBytes, kOlderFiles);
   if (outputs_->file) outputs_->file->set_level(outputs_->least);
+  if (outputs_->file && outputs_->early)
+    for (const auto& [time, line_level, text] : *outputs_->early)
+      outputs_->file->log(time, spdlog::source_loc{}, line_level, text);
+  outputs_->early.reset();
   if (!data) return;
   const std::string path = folder + "/train.jsonl";
   drop_torn_line(path);
@@ -126,6 +139,9 @@ void RunLog::say(LogLevel level, const std::string& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line(text.data() + begin, end - begin);
+    if (outputs_->early)
+      outputs_->early->push_back(
+          {spdlog::log_clock::now(), kLevels[static_cast<size_t>(level)], std::string(line)});
     for (const auto& logger : {outputs_->console, outputs_->file})
       if (logger) logger->log(kLevels[static_cast<size_t>(level)], line);
     begin = end + 1;

@@ -28,7 +28,8 @@ class RunLog {
   RunLog(const RunLog&) = delete;
   RunLog& operator=(const RunLog&) = delete;
 
-  // Begins the files, in a folder that exists. `resumed`: behind those of the run that stopped.
+  // Begins the files, in a folder that exists, with the lines that were said before. `resumed`: behind those
+  // of the run that stopped.
   void open(const std::string& folder, bool resumed, bool data);
 
   // Each line of `text` is one of its own.

@@ -13,13 +13,20 @@ namespace {
 // A launcher that starts the ranks again gives them the same command line: they go on from the checkpoint
 // that this run has left, if there is one, wherever the first start began. That of an earlier run is set
 // aside at the first start, so that it is not taken for this run's.
-std::string resumed_from(const std::string& asked, const std::string& out, const Launch& launch) {
+std::string resumed_from(const std::string& asked, const std::string& out, const Launch& launch,
+                         RunLog* log) {
   const std::filesystem::path checkpoint = std::filesystem::path(out) / kCheckpointName;
   std::error_code none;
   if (!launch.repeats || !std::filesystem::exists(checkpoint, none)) return asked;
   if (launch.started_again) return out;
   const bool is_wanted = !asked.empty() && std::filesystem::equivalent(asked, out, none);
-  if (launch.rank == 0 && !is_wanted) set_aside(checkpoint.string());
+  // One that is mistyped does not begin.
+  const bool begins =
+      asked.empty() || std::filesystem::exists(std::filesystem::path(asked) / kCheckpointName, none);
+  if (launch.rank == 0 && begins && !is_wanted) {
+    const std::string aside = set_aside(checkpoint.string());
+    if (!aside.empty()) log->say(LogLevel::kWarning, set_aside_text(aside));
+  }
   return asked;
 }
 
@@ -53,9 +60,9 @@ std::string report(const Config& config, const RunHistory& history, RatesFrom ra
 Results train(const Config& configured, const TrainOptions& given) {
   Config config = configured;
   TrainOptions options = given;
-  options.resume = resumed_from(folder_of(options.resume), config.run.out, options.launch);
-  if (options.launch.rank > 0) config.run.out += "/rank-" + std::to_string(options.launch.rank);
   RunLog log(config.run.log_level, options.quiet || options.launch.rank > 0);
+  options.resume = resumed_from(folder_of(options.resume), config.run.out, options.launch, &log);
+  if (options.launch.rank > 0) config.run.out += "/rank-" + std::to_string(options.launch.rank);
   RunHistory history;
   RatesFrom rates = RatesFrom::kNoCard;
   RankEnd rank_end([&](Results* results) {

@@ -169,37 +169,39 @@ std::string set_aside(const std::string& path) {
   return failed ? "" : aside;
 }
 
+std::string set_aside_text(const std::string& aside) {
+  return "the checkpoint of an earlier run is now " + aside;
+}
+
 bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
-                     TrainingStep& program, const Plan& plan, std::string* error) {
+                     TrainingStep& program, const SavedPlan& plan, std::string* error) {
   std::vector<safetensors::Item> items = state_of(program);
   const RandomState random = RandomState::of(program.devices());
   for (size_t i = 0; i < random.tensors().size(); ++i)
     items.push_back(item_of("random." + std::to_string(i), random.tensors()[i]));
-  const std::map<std::string, std::string> metadata = {
-      {"format", kFormat},
-      {"model", to_string(config.model)},
-      {"numerics", text_of(config.train.numerics)},
-      {"step", std::to_string(program.step())},
-      {"rows", rows_of(config, corpus)},
-      {"settings", settings_of(config)},
-      {"cursor", std::to_string(program.cursor())},
-      {"updates", std::to_string(program.optimizer().updates())},
-      {"loss_scale", number_text(program.loss_scale().state().scale)},
-      {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
-      {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)},
-      {"plan", to_toml(plan)}};
+  Metadata metadata = {{"format", kFormat},
+                       {"model", to_string(config.model)},
+                       {"numerics", text_of(config.train.numerics)},
+                       {"step", std::to_string(program.step())},
+                       {"rows", rows_of(config, corpus)},
+                       {"settings", settings_of(config)},
+                       {"cursor", std::to_string(program.cursor())},
+                       {"updates", std::to_string(program.optimizer().updates())},
+                       {"loss_scale", number_text(program.loss_scale().state().scale)},
+                       {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
+                       {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)}};
+  add_to_metadata(plan, &metadata);
   add_checksums(metadata, &items);
   return safetensors::write(path, items, metadata, error);
 }
 
-std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error) {
+std::optional<SavedPlan> plan_of_checkpoint(const std::string& path, const Config& config,
+                                            std::string* error) {
   const auto file = open_checked(path, config, error);
   if (!file) return std::nullopt;
-  const auto it = file->metadata().find("plan");
-  if (it == file->metadata().end()) return *error = path + ": its metadata has no plan", std::nullopt;
-  auto plan = parse_plan(it->second, config.model.all_layers(), Plan{}, error);
-  if (!plan) *error = path + ": its plan: " + *error;
-  return plan;
+  auto saved = saved_plan_of(file->metadata(), config.model.all_layers(), error);
+  if (!saved) *error = path + ": " + *error;
+  return saved;
 }
 
 std::string other_rows_of_checkpoint(const std::string& path, const Config& config, const Corpus& corpus) {

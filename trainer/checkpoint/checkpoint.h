@@ -7,6 +7,7 @@
 //
 // Thread-safety: one thread. Errors: texts; a checkpoint that does not fit the configuration changes nothing.
 #pragma once
+#include "trainer/checkpoint/saved_plan.h"
 #include "trainer/config/config.h"
 #include "trainer/step/training_step.h"
 
@@ -18,10 +19,12 @@ inline constexpr const char* kCheckpointName = "checkpoint.safetensors";
 std::string aside_of(const std::string& path);
 // Gives it that name; the name, or "": there is none, or it stays.
 std::string set_aside(const std::string& path);
+std::string set_aside_text(const std::string& aside);  // for the log
 bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
-                     TrainingStep& program, const Plan& plan, std::string* error);
-// The plan that a checkpoint was written under; for the program to be built with before `load_checkpoint`.
-std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error);
+                     TrainingStep& program, const SavedPlan& plan, std::string* error);
+// For the program to be built with before `load_checkpoint`.
+std::optional<SavedPlan> plan_of_checkpoint(const std::string& path, const Config& config,
+                                            std::string* error);
 // How the rows that a checkpoint counted differ from those of this configuration, as a sentence; "" where
 // they do not, or where it does not say. The size stands for the corpus: nothing of its text is compared.
 std::string other_rows_of_checkpoint(const std::string& path, const Config& config, const Corpus& corpus);

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "trainer/plan/architecture.h"
+#include "trainer/pretrained/text_marks.h"
 
 namespace spillway::trainer {
 
@@ -34,8 +35,8 @@ struct FileDropout {
 std::optional<FileDropout> read_hugging_face_dropout(const std::string& path, std::string* error);
 
 // The text of a config.json that transformers loads, and that `read_hugging_face_config` reads back as the
-// same model, apart from its dropout and from a context that was the training's alone. REQUIRES:
-// fault_of(model) is "".
-std::string hugging_face_config(const Architecture& model);
+// same model, apart from its dropout and from a context that was the training's alone. `marks`: of a text.
+// REQUIRES: fault_of(model) is "".
+std::string hugging_face_config(const Architecture& model, const TextMarks& marks);
 
 }  // namespace spillway::trainer

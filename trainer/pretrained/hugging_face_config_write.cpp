@@ -75,9 +75,17 @@ void write_t5(const Architecture& model, json* config) {
   });
 }
 
+void write_mark(const char* key, const std::optional<std::vector<int64_t>>& tokens, json* config) {
+  if (!tokens) return;
+  if (tokens->size() > 1)
+    (*config)[key] = *tokens;
+  else
+    (*config)[key] = tokens->empty() ? json() : json(tokens->front());
+}
+
 }  // namespace
 
-std::string hugging_face_config(const Architecture& model) {
+std::string hugging_face_config(const Architecture& model, const TextMarks& marks) {
   json config = {
       {"model_type", name_of(model.family)},
       {"vocab_size", model.vocabulary},
@@ -88,6 +96,8 @@ std::string hugging_face_config(const Architecture& model) {
   if (model.family == Family::kGpt2) write_gpt2(model, &config);
   if (model.family == Family::kLlama) write_llama(model, &config);
   if (model.family == Family::kT5) write_t5(model, &config);
+  write_mark("bos_token_id", marks.begin, &config);
+  write_mark("eos_token_id", marks.end, &config);
   return config.dump(2) + "\n";
 }
 

@@ -37,8 +37,8 @@ std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model)
   return all;
 }
 
-bool save_parameters(const std::string& folder, const Model& model, const InitialValues::Value& value,
-                     std::string* error) {
+bool save_parameters(const std::string& folder, const Model& model, const TextMarks& marks,
+                     const InitialValues::Value& value, std::string* error) {
   std::vector<safetensors::Item> items;
   items.reserve(model.table().size());
   for (size_t i = 0; i < model.table().size(); ++i)
@@ -47,7 +47,7 @@ bool save_parameters(const std::string& folder, const Model& model, const Initia
                        const at::Tensor host = value(i).detach().cpu().to(at::kFloat).contiguous();
                        std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
                      }});
-  return save_pretrained(folder, model.architecture(), items, error);
+  return save_pretrained(folder, model.architecture(), marks, items, error);
 }
 
 }  // namespace spillway::trainer

@@ -8,6 +8,7 @@
 
 #include "trainer/model/model.h"
 #include "trainer/pretrained/shards.h"
+#include "trainer/pretrained/text_marks.h"
 
 namespace spillway::trainer {
 
@@ -19,7 +20,7 @@ std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model)
 InitialValues initial_values_of(std::shared_ptr<const Shards> weights, const Model& model);
 
 // `value` gives each in the order of the table, on any device, when it is written.
-bool save_parameters(const std::string& folder, const Model& model, const InitialValues::Value& value,
-                     std::string* error);
+bool save_parameters(const std::string& folder, const Model& model, const TextMarks& marks,
+                     const InitialValues::Value& value, std::string* error);
 
 }  // namespace spillway::trainer

@@ -10,12 +10,13 @@
 
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/plan/architecture.h"
+#include "trainer/pretrained/text_marks.h"
 
 namespace spillway::trainer {
 
 // Makes the folder if need be. `items`: one for each parameter, under its name in the table, as F32; each is
 // filled when it is due, so that one tensor is on the host at a time.
-bool save_pretrained(const std::string& folder, const Architecture& model,
+bool save_pretrained(const std::string& folder, const Architecture& model, const TextMarks& marks,
                      const std::vector<safetensors::Item>& items, std::string* error);
 
 }  // namespace spillway::trainer

@@ -165,7 +165,7 @@ TEST_F(HuggingFaceConfig, AContextMustFitTheModel) {
 
 TEST_F(HuggingFaceConfig, ATrainingWithAnotherContextLeavesWhatTheModelWasMadeFor) {
   const auto written = [&](const json& config, uint32_t context) {
-    return json::parse(hugging_face_config(read(config, context)));
+    return json::parse(hugging_face_config(read(config, context), {}));
   };
   EXPECT_EQ(read(with(kT5, {{"n_positions", 512}}), 64).context, 64u);
   EXPECT_EQ(written(with(kT5, {{"n_positions", 512}}), 64)["n_positions"], 512);
@@ -352,17 +352,17 @@ TEST_F(HuggingFaceConfig, WhatIsWrittenIsReadBack) {
   models.push_back(t5);
   for (Architecture& model : models) {
     std::string error;
-    const auto back = read_text(hugging_face_config(model), 0, &error);
+    const auto back = read_text(hugging_face_config(model, {}), 0, &error);
     ASSERT_TRUE(back) << error;
     EXPECT_EQ(to_string(*back), to_string(model));
     model.dropout = 0.25;
-    EXPECT_EQ(read_text(hugging_face_config(model), 0, &error), back) << "dropout is not read";
+    EXPECT_EQ(read_text(hugging_face_config(model, {}), 0, &error), back) << "dropout is not read";
   }
 }
 
 TEST_F(HuggingFaceConfig, SaysWhatTransformersAsksFor) {
   const auto written = [](Family family) {
-    return json::parse(hugging_face_config(Architecture::usual(family, 2, 48, 4, 64)));
+    return json::parse(hugging_face_config(Architecture::usual(family, 2, 48, 4, 64), {}));
   };
   EXPECT_EQ(written(Family::kGpt2)["architectures"], json({"GPT2LMHeadModel"}));
   EXPECT_EQ(written(Family::kLlama)["architectures"], json({"LlamaForCausalLM"}));

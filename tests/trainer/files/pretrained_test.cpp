@@ -13,6 +13,7 @@
 #include "tests/trainer/scratch_folder.h"
 #include "trainer/pretrained/hugging_face_config.h"
 #include "trainer/pretrained/save.h"
+#include "trainer/pretrained/text_marks.h"
 #include "trainer/pretrained/weights.h"
 
 namespace spillway::trainer {
@@ -81,7 +82,7 @@ TEST_F(Pretrained, ASavedModelIsReadBack) {
     const Architecture model = small(family);
     const std::string folder = scratch_.file(std::string("deep/") + name_of(family));
     std::string error;
-    ASSERT_TRUE(save_pretrained(folder, model, items_of(model), &error)) << error;
+    ASSERT_TRUE(save_pretrained(folder, model, {}, items_of(model), &error)) << error;
     EXPECT_EQ(read_hugging_face_config(folder + "/config.json", 0, &error), model) << error;
     const auto shards = Shards::open(folder, &error);
     ASSERT_TRUE(shards) << error;
@@ -98,14 +99,35 @@ TEST_F(Pretrained, ASavedModelIsReadBack) {
   }
 }
 
+// Of a text that is made with the model: without an end it goes on until it may not.
+TEST_F(Pretrained, WhatBeginsAndEndsATextIsKept) {
+  const Architecture model = small(Family::kLlama);
+  const auto again = [&](const TextMarks& marks) {
+    std::string error;
+    EXPECT_TRUE(save_pretrained(folder(), model, marks, items_of(model), &error)) << error;
+    return text_marks_of(folder(), model.vocabulary);
+  };
+  using Tokens = std::vector<int64_t>;
+  const TextMarks one = again({.begin = Tokens{3}, .end = Tokens{7}});
+  EXPECT_EQ(one.begin, Tokens{3});
+  EXPECT_EQ(one.end, Tokens{7});
+  EXPECT_EQ(again({.begin = {}, .end = Tokens{5, 9}}).end, (Tokens{5, 9}));
+  const nlohmann::json none =
+      nlohmann::json::parse(hugging_face_config(model, {.begin = Tokens{}, .end = Tokens{}}));
+  EXPECT_TRUE(none.at("eos_token_id").is_null());
+  ScratchFolder::write(folder() + "/generation_config.json", R"({"eos_token_id": [1, 4, 100000]})");
+  EXPECT_EQ(text_marks_of(folder(), model.vocabulary).end, (Tokens{1, 4})) << "100000 is no token of it";
+  EXPECT_EQ(text_marks_of(scratch_.file("nowhere"), model.vocabulary).end, std::nullopt);
+}
+
 TEST_F(Pretrained, ASaveThatFailsNamesTheFile) {
   const Architecture model = small(Family::kGpt2);
   std::string error;
   ScratchFolder::write(scratch_.file("file"), "");
-  EXPECT_FALSE(save_pretrained(scratch_.file("file"), model, items_of(model), &error));
+  EXPECT_FALSE(save_pretrained(scratch_.file("file"), model, {}, items_of(model), &error));
   EXPECT_THAT(error, AllOf(HasSubstr("cannot make the folder"), HasSubstr("file")));
   std::filesystem::create_directories(scratch_.file("config.json"));
-  EXPECT_FALSE(save_pretrained(folder(), model, items_of(model), &error));
+  EXPECT_FALSE(save_pretrained(folder(), model, {}, items_of(model), &error));
   EXPECT_THAT(error, AllOf(HasSubstr("cannot write"), HasSubstr("config.json")));
   EXPECT_FALSE(std::filesystem::exists(scratch_.file("config.json.tmp")));
 }

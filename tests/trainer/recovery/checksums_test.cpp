@@ -19,7 +19,7 @@ class Checksums : public Recovery {
     Fixture run(config_, corpus_);
     ASSERT_EQ(run.step.run(0), StepOutcome::kDone);
     std::string error;
-    ASSERT_TRUE(save_checkpoint(path_, config_, corpus_, run.program, config_.plan, &error)) << error;
+    ASSERT_TRUE(save_checkpoint(path_, config_, corpus_, run.program, {config_.plan}, &error)) << error;
   }
 
   std::string bytes() const {

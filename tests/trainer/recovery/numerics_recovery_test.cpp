@@ -82,7 +82,7 @@ TEST_P(RecoveryOf, ACheckpointGoesOnToTheBit) {
   Fixture whole(config_, corpus_);
   for (uint64_t step = 0; step < 5; ++step) {
     if (step == 3) {
-      ASSERT_TRUE(save_checkpoint(path, config_, corpus_, whole.program, config_.plan, &error)) << error;
+      ASSERT_TRUE(save_checkpoint(path, config_, corpus_, whole.program, {config_.plan}, &error)) << error;
     }
     ASSERT_EQ(whole.step.run(step), StepOutcome::kDone);
   }
@@ -92,7 +92,8 @@ TEST_P(RecoveryOf, ACheckpointGoesOnToTheBit) {
     ASSERT_TRUE(load_checkpoint(path, config_, &resumed.program, &error)) << error;
     for (uint64_t step = 3; step < 5; ++step) {
       if (step == 4) {
-        ASSERT_TRUE(save_checkpoint(path, config_, corpus_, resumed.program, config_.plan, &error)) << error;
+        ASSERT_TRUE(save_checkpoint(path, config_, corpus_, resumed.program, {config_.plan}, &error))
+            << error;
       }
       ASSERT_EQ(resumed.step.run(step), StepOutcome::kDone);
     }

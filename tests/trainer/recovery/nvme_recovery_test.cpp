@@ -88,7 +88,7 @@ TEST_F(OnNvme, WhatStaysInMemoryIsInACheckpointAndGoesBackToADiskThatWorksAgain)
   Fixture run(config_, corpus_);
   FailingIo::arm({.writes = true, .at = 1, .persistent = true, .error = EIO});
   for (uint64_t step = 0; step < 2; ++step) ASSERT_EQ(run.step.run(step), StepOutcome::kDone);
-  ASSERT_TRUE(save_checkpoint(path, config_, corpus_, run.program, config_.plan, &error)) << error;
+  ASSERT_TRUE(save_checkpoint(path, config_, corpus_, run.program, {config_.plan}, &error)) << error;
   EXPECT_GT(FailingIo::fired, 0u);
   FailingIo::arm({});
   ASSERT_EQ(run.step.run(2), StepOutcome::kDone);
@@ -105,7 +105,7 @@ TEST_F(OnNvme, WhatCannotBeReadIsNamedAndTheLastCheckpointGoesOn) {
   for (const IoFault::Kind kind : {IoFault::Kind::kError, IoFault::Kind::kFlippedBit}) {
     Fixture run(config_, corpus_);
     for (uint64_t step = 0; step < 2; ++step) ASSERT_EQ(run.step.run(step), StepOutcome::kDone);
-    ASSERT_TRUE(save_checkpoint(path, config_, corpus_, run.program, config_.plan, &error)) << error;
+    ASSERT_TRUE(save_checkpoint(path, config_, corpus_, run.program, {config_.plan}, &error)) << error;
     FailingIo::arm({.at = 2, .persistent = true, .kind = kind, .error = EIO});
     try {
       for (uint64_t step = 2; step < 5; ++step) run.step.run(step);  // of which some may overflow

@@ -75,7 +75,7 @@ TEST_P(HostUpdates, ACheckpointHasWhatIsNew) {
   {
     Fixture begun(there, corpus_, devices_);
     steps(begun, 0, 3);
-    ASSERT_TRUE(save_checkpoint(path, there, corpus_, begun.program, there.plan, &error)) << error;
+    ASSERT_TRUE(save_checkpoint(path, there, corpus_, begun.program, {there.plan}, &error)) << error;
   }
   for (const Config& config : {config_, there}) {
     Fixture resumed(config, corpus_, devices_);

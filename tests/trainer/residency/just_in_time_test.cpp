@@ -93,7 +93,7 @@ TEST_P(JustInTime, AnEvaluationAndACheckpointSeeWhatIsNew) {
     steps(begun, 0, 3);
     EXPECT_EQ(evaluated(begun), after_three);
     steps(begun, 3, 4);
-    ASSERT_TRUE(save_checkpoint(path, late, corpus_, begun.program, late.plan, &error)) << error;
+    ASSERT_TRUE(save_checkpoint(path, late, corpus_, begun.program, {late.plan}, &error)) << error;
   }
   for (const Config& config : {config_, late}) {
     Fixture resumed(config, corpus_, devices_);

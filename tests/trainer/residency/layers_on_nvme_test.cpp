@@ -131,7 +131,7 @@ TEST_F(LayersOnNvmeFailures, ALayerThatCannotBeReadIsNamedAndTheLastCheckpointGo
   for (const uint64_t n : {1, 7, 13, 17}) {  // in the forward, in the backward, in the update
     Fixture run(config_, corpus_, devices_);
     for (uint64_t step = 0; step < 2; ++step) ASSERT_EQ(run.step.run(step), StepOutcome::kDone);
-    ASSERT_TRUE(save_checkpoint(path, config_, corpus_, run.program, config_.plan, &error)) << error;
+    ASSERT_TRUE(save_checkpoint(path, config_, corpus_, run.program, {config_.plan}, &error)) << error;
     FailingIo::arm({.at = n, .persistent = true, .error = EIO});
     try {
       run.step.run(2);

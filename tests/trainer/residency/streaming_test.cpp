@@ -121,7 +121,7 @@ TEST_P(Streaming, GoesOnFromACheckpointOfAnotherPlace) {
   for (const auto& [first, second] : {std::pair(config_, on_host), std::pair(on_host, config_)}) {
     Fixture begun(first, corpus_, devices_);
     steps(begun, 0, 3);
-    ASSERT_TRUE(save_checkpoint(path, first, corpus_, begun.program, first.plan, &error)) << error;
+    ASSERT_TRUE(save_checkpoint(path, first, corpus_, begun.program, {first.plan}, &error)) << error;
     Fixture resumed(second, corpus_, devices_);
     steps(resumed, 0, 1);  // what it has on the card is of other weights
     ASSERT_TRUE(load_checkpoint(path, second, &resumed.program, &error)) << error;

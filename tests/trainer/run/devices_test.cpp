@@ -201,5 +201,27 @@ TEST_F(OnDevices, ARunSpreadsItsLayersByName) {
   EXPECT_EQ(even.weights_hash, first.weights_hash);
 }
 
+TEST_F(OnDevices, ARunGoesOnWhereThereAreFewerDevicesThanItsCheckpointHad) {
+  config_.data.corpus = scratch_.corpus();
+  config_.run.out = scratch_.file("whole");
+  config_.spread = DeviceSpread::kEven;
+  const Results whole = train(config_, {.resume = "", .stop = nullptr, .quiet = true});
+  ASSERT_EQ(whole.exit_code, kExitDone) << whole.verdict;
+  for (const uint32_t left : {2u, 1u}) {
+    config_.run.out = scratch_.file("cut-" + std::to_string(left));
+    config_.run.devices = 0;
+    Stop stop{.signal = SIGINT};
+    ASSERT_EQ(train(config_, {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+              exit_code_of_signal(SIGINT));
+    config_.run.devices = left;
+    const Results rest = train(config_, {.resume = config_.run.out, .stop = nullptr, .quiet = true});
+    ASSERT_EQ(rest.exit_code, kExitDone) << rest.verdict;
+    EXPECT_EQ(rest.plan.placement, device_map_even(config_.model, left));
+    EXPECT_EQ(rest.weights_hash, whole.weights_hash);
+    EXPECT_THAT(ScratchFolder::read(config_.run.out + "/train.log"),
+                testing::HasSubstr("has more devices than the " + std::to_string(left) + " of this run"));
+  }
+}
+
 }  // namespace
 }  // namespace spillway::trainer

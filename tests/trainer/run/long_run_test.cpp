@@ -150,7 +150,7 @@ TEST_P(LongRun, GoesOnFromACheckpointToTheBit) {
   std::string error;
   Fixture first(config_, corpus_, devices_);
   for (uint64_t step = 0; step < kMiddle; ++step) ASSERT_EQ(first.step.run(step), StepOutcome::kDone);
-  ASSERT_TRUE(save_checkpoint(path, config_, corpus_, first.program, config_.plan, &error)) << error;
+  ASSERT_TRUE(save_checkpoint(path, config_, corpus_, first.program, {config_.plan}, &error)) << error;
   for (const bool moved : {false, true}) {
     Config config = config_;
     if (moved) config.plan.placement = {{1, 1}}, config.plan.recompute = all_;

@@ -204,7 +204,7 @@ TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
   EXPECT_EQ(resumed.steps, 11u);
   EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
   EXPECT_EQ(losses("cut"), losses("whole"));
-  EXPECT_EQ(resumed.plan.recompute.size(), 2u) << "the plan is the checkpoint's";
+  EXPECT_EQ(resumed.plan.recompute.size(), 0u) << "the plan is the configuration's, which has changed";
 }
 
 TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
@@ -285,6 +285,64 @@ TEST_F(WholeRun, AStartThatALauncherRepeatsGoesOnFromItsOwnCheckpoint) {
   interrupt("d");
   EXPECT_EQ(started("d", scratch_.file("d"), false).weights_hash, whole.weights_hash);
   EXPECT_FALSE(std::filesystem::exists(scratch_.file("d/checkpoint.safetensors.of-an-earlier-run")));
+  // One that does not begin.
+  interrupt("e");
+  EXPECT_EQ(started("e", scratch_.file("mistyped"), false).exit_code, kExitUsage);
+  EXPECT_TRUE(std::filesystem::exists(scratch_.file("e/checkpoint.safetensors")));
+}
+
+// What the user has changed is what the run goes on with; moves of the run before are its checkpoint's.
+TEST_F(WholeRun, APlanThatWasChangedSinceTheCheckpointIsTheOneThatItGoesOnWith) {
+  const auto end_of = [&](const std::string& out, const std::vector<std::string>& overrides) {
+    const Results results =
+        train(config(out, overrides), {.resume = scratch_.file(out), .stop = nullptr, .quiet = true});
+    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+    return results;
+  };
+  const char* const kSaid = "goes on with the plan of the configuration";
+  interrupt("same");
+  EXPECT_EQ(end_of("same", {}).guarantee_held, Guarantee::kBitExact);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("same/train.log")), Not(HasSubstr(kSaid)));
+  interrupt("recompute");
+  const Results recomputed = end_of("recompute", {"plan.recompute=all"});
+  EXPECT_EQ(recomputed.plan.recompute.size(), 2u);
+  EXPECT_EQ(recomputed.guarantee_held, Guarantee::kBitExact);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("recompute/train.log")), HasSubstr(kSaid));
+  interrupt("halves");
+  const Results halves = end_of("halves", {"plan.micro_batch=2"});
+  EXPECT_EQ(halves.plan.micro_batch, 2u);
+  EXPECT_EQ(halves.guarantee_held, Guarantee::kNumericallyEqual) << "sums of other groups of rows";
+}
+
+TEST_F(WholeRun, ACheckpointKeepsWhatItsRunHeld) {
+  interrupt("a");
+  Stop stop{.signal = SIGINT};
+  const std::vector<std::string> halves{"plan.micro_batch=2"};
+  EXPECT_EQ(
+      train(config("a", halves), {.resume = scratch_.file("a"), .stop = &stop, .quiet = true}).guarantee_held,
+      Guarantee::kNumericallyEqual);
+  EXPECT_EQ(resume("a", "a", halves).second, Guarantee::kNumericallyEqual)
+      << "nothing has changed since the checkpoint, but before it";
+}
+
+TEST_F(WholeRun, TheFilesOfAnotherRunAreNotGoneOnIn) {
+  ASSERT_EQ(train(config("whole"), quiet_).exit_code, kExitDone);
+  ASSERT_EQ(train(config("b", {"train.seed=3"}), quiet_).exit_code, kExitDone);
+  interrupt("a");
+  const std::string log = resume("a", "b", {}).first;
+  const std::string whole = losses("whole");
+  EXPECT_EQ(losses("b"), whole.substr(whole.find('\n') + 1)) << "all but the step that a has done";
+  EXPECT_TRUE(ScratchFolder::read(scratch_.file("b/plan_schedule.toml"))
+                  .starts_with("[[plan.schedule]]\nstep = 1\n"));
+  EXPECT_THAT(log, Not(HasSubstr("step 1/12")));
+  EXPECT_THAT(log, HasSubstr("step 2/12"));
+}
+
+// There is no file before it is known that the run begins, and what was said until then is in it.
+TEST_F(WholeRun, WhatIsSaidBeforeTheLogBeginsIsInIt) {
+  interrupt("a");
+  EXPECT_THAT(resume("a", "a", {"train.learning_rate=1e-3"}).first,
+              HasSubstr("warning: goes on with other settings"));
 }
 
 TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {

@@ -147,6 +147,48 @@ Plan Run::for_ranks(Plan plan) const {
   return plan;
 }
 
+// The checkpoint's; the configuration's where that is another one than its run had.
+Plan Run::resumed_plan() {
+  if (!resumed_->configured || *resumed_->configured == configured_)
+    return for_devices(for_ranks(resumed_->plan));
+  const Plan plan = first_plan();
+  warn_of("goes on with the plan of the configuration, which is another one than the checkpoint's run had: " +
+          to_string(plan));
+  return plan;
+}
+
+// What a checkpoint has on devices that are not here goes where the configuration has its layers.
+Plan Run::for_devices(Plan plan) {
+  const auto is_gone = [this](const auto& pair) {
+    return std::max(pair.first, pair.second) >= devices_.size();
+  };
+  const auto is_on_gone = [this](const auto& layer) { return layer.second >= devices_.size(); };
+  const bool is_alone = devices_.size() < 2;
+  const auto is_on_peer = [](Place place) { return place == Place::kPeer; };
+  const bool fits = std::ranges::none_of(plan.placement, is_on_gone) &&
+                    std::ranges::none_of(plan.peers, is_gone) &&
+                    !(is_alone && (is_on_peer(plan.optimizer) || is_on_peer(plan.parameters) ||
+                                   is_on_peer(plan.gradients) || is_on_peer(plan.offload_to)));
+  if (fits) return plan;
+  plan.placement = config_.plan.placement;
+  plan.pipeline = config_.plan.pipeline;
+  plan.peers = config_.plan.peers;
+  if (is_alone)
+    for (Place* place : {&plan.optimizer, &plan.parameters, &plan.gradients, &plan.offload_to})
+      if (is_on_peer(*place)) *place = Place::kHost;
+  choose_peers(&plan, shape_, machine_);
+  warn_of("the checkpoint's plan has more devices than the " + std::to_string(devices_.size()) +
+          " of this run: goes on with " + to_string(plan));
+  return plan;
+}
+
+// Of older checkpoints, which do not say: what the plan tells.
+Guarantee Run::held_by_checkpoint() const {
+  if (resumed_->held) return *resumed_->held;
+  if (config_.chooses_plan() || !config_.schedule.empty()) return Guarantee::kBitExact;
+  return guarantee_of_start(config_.plan, resumed_->plan, shape_.batch);
+}
+
 // No run with one configuration has the losses of both.
 void Run::warn_of_changes(const std::string& checkpoint) {
   const std::string rows = other_rows_of_checkpoint(checkpoint, config_, corpus_);
@@ -158,45 +200,34 @@ void Run::warn_of_changes(const std::string& checkpoint) {
   if (!rows.empty() || !settings.empty()) start_ = Guarantee::kStatisticsChange;
 }
 
-namespace {
-
-void check_that_it_resumes(const std::string& resume, const std::string& checkpoint) {
-  if (std::filesystem::is_regular_file(resume))
-    throw SetupError("--resume " + resume + ": is a file; give the folder that has " + kCheckpointName);
-  const std::string aside = aside_of(checkpoint);
-  if (!std::filesystem::exists(checkpoint) && std::filesystem::exists(aside))
-    throw SetupError("--resume " + resume + ": the run there has saved no checkpoint; " + aside +
-                     " is that of an earlier run: to go on from it, rename it to " + checkpoint);
-}
-
-}  // namespace
-
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
   peaks_.watch(core_.loaded() ? devices_.size() : 0);
-  Plan plan = options_.resume.empty() ? first_plan() : config_.plan;
+  Plan plan = resumed_ ? resumed_plan() : first_plan();
+  if (resumed_) check(plan);
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
-  if (!options_.resume.empty()) {
-    check_that_it_resumes(options_.resume, from);
-    const auto resumed = plan_of_checkpoint(from, config_, &error);
-    if (!resumed) throw SetupError(error);
-    plan = *resumed;
-    plan = for_ranks(plan);
-    check(plan);
-  }
   moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
   build_where_there_is_room(&plan);
   say_remarks();
-  if (!options_.resume.empty() && (!load_checkpoint(from, config_, program_.get(), &error) ||
-                                   !recorder_.go_on_from(program_->step(), &error)))
-    throw SetupError(error);
+  if (resumed_ && !load_checkpoint(from, config_, program_.get(), &error)) throw SetupError(error);
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
-  if (!options_.resume.empty()) warn_of_changes(from);
+  if (resumed_)
+    start_ = std::max({start_, held_by_checkpoint(), guarantee_of_start(resumed_->plan, plan, shape_.batch)});
+  if (resumed_) warn_of_changes(from);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
   check_sequences();
   check_twins();
-  if (!options_.resume.empty()) set_aside_checkpoint();
+  begin_files();
+}
+
+// Last: a run that does not begin leaves the files of the one before it alone.
+void Run::begin_files() {
+  std::string error;
+  const bool goes_on = goes_on_here();
+  if (!recorder_.open(goes_on, &error) || (goes_on && !recorder_.go_on_from(program_->step(), &error)))
+    throw SetupError(error);
+  set_aside_checkpoint();
 }
 
 // The copies at both ends are trained alike, and so begin alike: weights that were read may differ.

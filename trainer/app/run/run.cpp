@@ -48,6 +48,10 @@ bool Run::with_all_states(const std::function<bool()>& lead) {
   return done;
 }
 
+Guarantee Run::guarantee_held() const {
+  return std::max({recoverable_->guarantee_held(), start_, of_ranks_});
+}
+
 bool Run::checkpoint() {
   ranks_->works("a checkpoint", program_->step(), true);
   return with_all_states([this] { return write_checkpoint(); });
@@ -56,7 +60,8 @@ bool Run::checkpoint() {
 bool Run::write_checkpoint() {
   ranks_->works("a checkpoint", program_->step(), true);
   std::string error;
-  if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
+  const SavedPlan plan{.plan = recoverable_->plan(), .configured = configured_, .held = guarantee_held()};
+  if (save_checkpoint(checkpoint_, config_, corpus_, *program_, plan, &error)) {
     results_.checkpoint = checkpoint_;
     log_.say(LogLevel::kDebug, "saved " + checkpoint_);
     return true;
@@ -76,7 +81,7 @@ void Run::collect() {
     results_.weights_hash = program_->whole_states().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;
   results_.plan = recoverable_->plan();
-  results_.guarantee_held = std::max({recoverable_->guarantee_held(), start_, of_ranks_});
+  results_.guarantee_held = guarantee_held();
   results_.records = recoverable_->records();
   if (!core_.loaded()) return;
   results_.trace = core_.trace_path();
@@ -88,10 +93,18 @@ void Run::collect() {
   core_.query_strategies(results_.strategies.data(), count, &count);
 }
 
+// Those of the weights that it began with, or of its corpus: without them a text that is made never ends.
+TextMarks Run::text_marks() const {
+  if (!config_.pretrained.empty()) return text_marks_of(config_.pretrained, config_.model.vocabulary);
+  const std::optional<int64_t>& end = corpus_.vocabulary().end;
+  if (config_.model.family == Family::kT5 && !end) return {};
+  return {.begin = std::vector<int64_t>(), .end = end ? std::vector<int64_t>{*end} : std::vector<int64_t>()};
+}
+
 bool Run::save_weights(std::string* error) {
   try {
     const auto weight = [this](size_t index) { return program_->trained_weight(index); };
-    return save_parameters(config_.run.save, Model(config_.model), weight, error);
+    return save_parameters(config_.run.save, Model(config_.model), text_marks(), weight, error);
   } catch (const c10::Error& failure) {
     *error = failure.what_without_backtrace();
   } catch (const std::exception& failure) {

@@ -15,7 +15,9 @@
 #include "trainer/app/recorder.h"
 #include "trainer/app/run/rank_end.h"
 #include "trainer/app/trainer.h"
+#include "trainer/checkpoint/saved_plan.h"
 #include "trainer/libtorch.h"
+#include "trainer/pretrained/text_marks.h"
 #include "trainer/residency/host_tensor.h"
 #include "trainer/runtime/peaks.h"
 #include "trainer/step/training_step.h"
@@ -48,8 +50,11 @@ class Run {
   void apply_limit();
   void measure_devices();
   void check(const Plan& plan) const;
-  void check_weights() const;
+  void read_what_it_begins_with();
   void check_plans() const;
+  // The checkpoint's, where --resume is given.
+  std::optional<SavedPlan> plan_to_resume() const;
+  bool goes_on_here() const;
   void check_sequences();
   void check_twins();
   // Builds the program, from the checkpoint if there is one to resume.
@@ -58,7 +63,12 @@ class Run {
   void begin();
   Plan first_plan() const;
   Plan in_one_sequence(const Plan& plan) const;
+  Plan resumed_plan();
   Plan for_ranks(Plan plan) const;
+  Plan for_devices(Plan plan);
+  Guarantee held_by_checkpoint() const;
+  Guarantee guarantee_held() const;
+  void begin_files();
   // Why there was no room for it.
   struct NoRoom {
     std::string text;
@@ -92,6 +102,7 @@ class Run {
   void save();
   void leave_ranks();
   void check_replicas();
+  TextMarks text_marks() const;
   bool save_weights(std::string* error);
   void say_remarks();
   void warn_of(const std::string& remark);
@@ -106,7 +117,9 @@ class Run {
   const Core& core_;
   const Shape shape_;  // of this rank
   const Corpus corpus_;
+  const ConfiguredPlan configured_;
   const std::string checkpoint_;
+  std::optional<SavedPlan> resumed_;
   Recorder recorder_;
   PeakWatch peaks_;
   std::vector<at::Device> devices_;

@@ -101,6 +101,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
       core_(Core::get()),
       shape_(shape_of(config, options.launch)),
       corpus_(open_corpus(config)),
+      configured_(configured_plan(config)),
       checkpoint_(config.run.out + "/" + kCheckpointName),
       recorder_(config_, log, history),
       peaks_(core_) {
@@ -120,15 +121,15 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   machine_.host_is_apart = config.run.device == "cuda";
   machine_.nvme_least_bytes = config.run.nvme_least_bytes;
   if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
+  // Before the allocator is used, which then begins its trace where that of the run before lies.
+  check_plans();
+  if (options.launch.is_alone()) read_what_it_begins_with();
   apply_limit();
   measure_devices();
   config_.place_layers(machine_);
-  check_plans();
-  check_weights();
   join_ranks(rank_end);
-  // Last: a run that does not start leaves the files of the one before it alone.
-  if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
-  if (options.resume.empty()) set_aside_checkpoint();
+  // Behind the join, so that the others hear at once of a file that one rank alone has not.
+  if (!options.launch.is_alone()) read_what_it_begins_with();
 }
 
 // Where a disk is not mounted, or a path is mistyped, a folder of that name would lie on another disk.
@@ -186,15 +187,20 @@ void Run::join_ranks(RankEnd* rank_end) {
   log_.say(LogLevel::kInfo, text);
 }
 
+// Whether --resume names the folder of this run, and not that of another one.
+bool Run::goes_on_here() const {
+  std::filesystem::path out(config_.run.out);
+  if (options_.launch.rank > 0) out = out.parent_path();  // where the first rank has its files
+  std::error_code none;
+  return !options_.resume.empty() && std::filesystem::equivalent(options_.resume, out, none);
+}
+
 // That of an earlier run in this folder, before this run has its own: --resume would take it for this one's.
 // Where this one goes on from another folder, that has been read.
 void Run::set_aside_checkpoint() {
-  std::error_code none;
-  const bool is_resumed =
-      !options_.resume.empty() && std::filesystem::equivalent(options_.resume, config_.run.out, none);
-  if (!ranks_->leads() || is_resumed) return;
+  if (!ranks_->leads() || goes_on_here()) return;
   const std::string aside = set_aside(checkpoint_);
-  if (!aside.empty()) log_.say(LogLevel::kWarning, "the checkpoint of an earlier run is now " + aside);
+  if (!aside.empty()) log_.say(LogLevel::kWarning, set_aside_text(aside));
 }
 
 void Run::apply_limit() {
@@ -232,15 +238,31 @@ void Run::check(const Plan& plan) const {
                        std::to_string(device) + ", but there are only " + std::to_string(devices_.size()));
 }
 
-void Run::check_weights() const {
+void Run::read_what_it_begins_with() {
   std::string error;
   if (!config_.pretrained.empty() && !open_weights(config_.pretrained, Model(config_.model), &error))
     throw SetupError(error);
+  resumed_ = plan_to_resume();
 }
 
 void Run::check_plans() const {
   check(config_.plan);
   for (const auto& [step, plan] : config_.schedule) check(plan);
+}
+
+std::optional<SavedPlan> Run::plan_to_resume() const {
+  const std::string& resume = options_.resume;
+  if (resume.empty()) return std::nullopt;
+  const std::string checkpoint = resume + "/" + kCheckpointName, aside = aside_of(checkpoint);
+  if (std::filesystem::is_regular_file(resume))
+    throw SetupError("--resume " + resume + ": is a file; give the folder that has " + kCheckpointName);
+  if (!std::filesystem::exists(checkpoint) && std::filesystem::exists(aside))
+    throw SetupError("--resume " + resume + ": the run there has saved no checkpoint; " + aside +
+                     " is that of an earlier run: to go on from it, rename it to " + checkpoint);
+  std::string error;
+  const auto plan = plan_of_checkpoint(checkpoint, config_, &error);
+  if (!plan) throw SetupError(error);
+  return plan;
 }
 
 }  // namespace spillway::trainer

@@ -160,7 +160,10 @@ void Run::train_steps() {
     const uint64_t step = program_->step();
     const bool last = step == config_.train.steps;
     if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) return;
-    if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
+    if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0) {
+      share_guarantee();  // a checkpoint has that of all ranks
+      if (!checkpoint()) return;
+    }
     if (const int signal = signal_to_stop()) return end_by(signal);
   }
   if (!evaluate()) return;

@@ -8,7 +8,6 @@
 #include "trainer/pretrained/parameters.h"
 #include "trainer/pretrained/weights.h"
 #include "trainer/runtime/core.h"
-#include "trainer/serve/engine/end_tokens.h"
 #include "trainer/serve/engine/placement.h"
 #include "trainer/serve/forward/cached_forward.h"
 
@@ -38,7 +37,8 @@ std::unique_ptr<ServedModel> ServedModel::open(const ModelOptions& options, std:
                 {values.mutable_data_ptr<float>(), static_cast<size_t>(values.numel())});
     served->add(parameter, values);
   }
-  served->ends_ = end_tokens(options.folder, architecture->vocabulary);
+  served->ends_ =
+      text_marks_of(options.folder, architecture->vocabulary).end.value_or(std::vector<int64_t>());
   return served;
 }
 
