@@ -3,6 +3,7 @@
 
 #include "tests/trainer/simulated.h"
 #include "trainer/residency/copy_stream.h"
+#include "trainer/residency/nvme/layer_file.h"
 
 namespace spillway::trainer {
 namespace {
@@ -50,6 +51,19 @@ TEST_F(HostTensor, CopiesRunBesideAndAreWaitedFor) {
   there.reset();  // its memory stays until the copy is done
   wait_on_host(to_host.copied());
   EXPECT_TRUE(back.eq(8).all().item<bool>());
+}
+
+// As when a step is undone while what its layers keep is on its way to a disk.
+TEST_F(HostTensor, BuffersOfAFileStayUntilTheDeviceHasCopied) {
+  const at::Tensor there = at::ones({1 << 24}, at::TensorOptions(kCard).dtype(at::kByte));
+  CopyStream& to_host = CopyStream::of(kCard, Direction::kToHost);
+  auto file = std::make_shared<LayerFile>(kCard, scratch_.file(""), "activations");
+  auto home = file->home("of a layer", there.nbytes());
+  to_host.wait_for(to_host.computed());
+  to_host.copy(home->overwrite(&to_host), there);
+  home->written_by(to_host.copied());
+  home.reset(), file.reset();
+  EXPECT_EQ(violations(), "");
 }
 
 }  // namespace
