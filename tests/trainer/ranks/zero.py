@@ -83,7 +83,7 @@ class Checkpoints(Case):
 
     def test_of_matrices_in_tiles_go_on_where_ranks_have_layers_together(self):
         first = self.saved(2, 2, **{"plan.tiles": 2, "run.zero": 1, **ON_HOST})
-        tiled = self.saved(2, 4, first.folder, **{"run.zero": 1})
+        tiled = self.saved(2, 4, first.folder, **{"plan.tiles": 2, "run.zero": 1, **ON_HOST})
         for zero in 2, 3:
             whole = self.saved(2, 4, first.folder, **{"run.zero": zero})
             self.assert_near(whole, tiled, most=1e-3)
