@@ -129,6 +129,7 @@ class Allocator {
     FreedBlock unread;
     return free(address, &unread);
   }
+  // `stream` may be another device's; a default stream is that of the context that is current.
   Status record_stream(uint64_t address, StreamId stream) noexcept;
   // As `allocate`, at an address that lies whole in one of the pool's holes of that
   // stream; else kNotFound, and nothing changes. Never asks the driver or the handler.

@@ -287,7 +287,7 @@ DeviceHeap::SharedRelease DeviceHeap::release_shared(Block* block, uint64_t orde
   if ((block->shared & kRegistered) != 0) heap_.tiers.registered.remove(block);
   release.descriptors = heap_.exports.withdraw(heap_.tiling, block);
   release.streams = heap_.recorded.take(block);
-  if ((block->shared & kSpilled) != 0) release.streams.push_back(arena.stream());
+  if ((block->shared & kSpilled) != 0) release.streams.push_back({arena.stream()});
   block->shared = 0;
   if (release.pending)
     block->state = BlockState::kPending;
@@ -301,17 +301,18 @@ void DeviceHeap::finish_release(Block* block, journal::BlockRecord freed, Shared
   if (!release.pending) return journal::block(heap_, freed);
   freed.kind = trace::Kind::kFreePending;
   freed.value = release.streams.size();
-  freed.detail = release.streams.empty() ? 0 : static_cast<uint64_t>(release.streams.front());
+  freed.detail = release.streams.empty() ? 0 : static_cast<uint64_t>(release.streams.front().stream);
   journal::block(heap_, freed);
   pending_.add(block, std::move(release.streams));
 }
 
 Status DeviceHeap::record_stream(Block* block, uint64_t address, StreamId stream) {
   if (heap_.forked()) return Status::kOk;
+  const RecordedStream on = pending_.recorded(stream);
   const Locked guard(heap_.lock);
   if (!heap_.is_live(block, address)) return Status::kNotFound;
-  if (heap_.tiling.arena_of(block).stream() == stream) return Status::kOk;
-  heap_.recorded.add(block, stream);
+  if (on == RecordedStream{heap_.tiling.arena_of(block).stream()}) return Status::kOk;
+  heap_.recorded.add(block, on);
   block->shared |= kOtherStreams;
   return Status::kOk;
 }

@@ -65,7 +65,7 @@ class DeviceHeap {
   struct SharedRelease {
     bool pending = false;
     std::vector<int> descriptors;
-    std::vector<StreamId> streams;
+    std::vector<RecordedStream> streams;
   };
   uint64_t begin_release(Block* block, FreedBlock* freed) SPILLWAY_REQUIRES(heap_.lock);
   SharedRelease release_shared(Block* block, uint64_t order) SPILLWAY_REQUIRES(heap_.lock);

@@ -7,26 +7,30 @@ namespace {
 
 // The handle of the threads' own default streams means another one on every thread; an event of the default
 // stream passes behind what all of them have queued.
-StreamId of_all_threads(StreamId stream) {
-  return reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD ? StreamId{} : stream;
+RecordedStream of_all_threads(RecordedStream on) {
+  if (reinterpret_cast<CUstream>(on.stream) == CU_STREAM_PER_THREAD) on.stream = StreamId{};
+  return on;
 }
 
 }  // namespace
 
 // What was queued on a stream that is gone is over when the device is, for which a capture does not allow to
-// wait.
-bool PendingFrees::any_captures(const std::vector<StreamId>& streams) {
-  return std::any_of(streams.begin(), streams.end(), [&](StreamId stream) {
-    return stream == kStreamGone ? drain_.anything_captures() : heap_.device->capturing(stream);
-  });
+// wait. Of another device it is not known which streams are captured: any capture of the process counts.
+bool PendingFrees::captures(const RecordedStream& on) {
+  if (on.stream != kStreamGone) return contexts_.capturing(on);
+  return on.context == nullptr ? drain_.anything_captures() : heap_.shared.streams.captures_something();
+}
+
+bool PendingFrees::any_captures(const std::vector<RecordedStream>& streams) {
+  return std::ranges::any_of(streams, [&](const RecordedStream& on) { return captures(on); });
 }
 
 void PendingFrees::stream_ends(StreamId stream) {
   const Locked guard(mutex_);
-  for (Deferred& entry : deferred_) std::ranges::replace(entry.streams, stream, kStreamGone);
+  for (Deferred& entry : deferred_) end_stream(entry.streams, stream);
 }
 
-void PendingFrees::add(Block* block, std::vector<StreamId> streams) {
+void PendingFrees::add(Block* block, std::vector<RecordedStream> streams) {
   const Device::Scope scope(*heap_.device);
   std::ranges::transform(streams, streams.begin(), of_all_threads);
   bool done = false;
@@ -41,7 +45,7 @@ void PendingFrees::add(Block* block, std::vector<StreamId> streams) {
   if (done) releaser_.release(block);
 }
 
-bool PendingFrees::record_uses(Block* block, const std::vector<StreamId>& streams) {
+bool PendingFrees::record_uses(Block* block, const std::vector<RecordedStream>& streams) {
   return events_.add(block, streams, [this] { return drain_.device(); });
 }
 

@@ -17,9 +17,15 @@ namespace spillway {
 class PendingFrees {
  public:
   PendingFrees(HeapState& heap, Drain& drain, BlockReleaser& releaser)
-      : heap_(heap), drain_(drain), releaser_(releaser), events_(*heap.device) {}
+      : heap_(heap),
+        drain_(drain),
+        releaser_(releaser),
+        contexts_(heap.shared.table, *heap.device),
+        events_(*heap.device, contexts_) {}
 
-  void add(Block* block, std::vector<StreamId> streams);
+  // As the program names it now.
+  RecordedStream recorded(StreamId stream) const { return contexts_.recorded(stream); }
+  void add(Block* block, std::vector<RecordedStream> streams);
   // Whether a request should now and then look at the events.
   bool any() const { return heap_.is_slow(kSlowPending); }
   void poll();
@@ -35,16 +41,18 @@ class PendingFrees {
  private:
   struct Deferred {
     Block* block;
-    std::vector<StreamId> streams;
+    std::vector<RecordedStream> streams;
   };
-  bool any_captures(const std::vector<StreamId>& streams);
+  bool captures(const RecordedStream& on);
+  bool any_captures(const std::vector<RecordedStream>& streams);
   // True: there is nothing to wait for.
-  bool record_uses(Block* block, const std::vector<StreamId>& streams) SPILLWAY_REQUIRES(mutex_);
+  bool record_uses(Block* block, const std::vector<RecordedStream>& streams) SPILLWAY_REQUIRES(mutex_);
   void retry_deferred() SPILLWAY_REQUIRES(mutex_);
 
   HeapState& heap_;
   Drain& drain_;
   BlockReleaser& releaser_;
+  OtherContexts contexts_;
   Mutex<LockOrder::kPendingFrees> mutex_;
   StreamEvents events_ SPILLWAY_GUARDED_BY(mutex_);
   std::vector<Deferred> deferred_ SPILLWAY_GUARDED_BY(mutex_);

@@ -2,8 +2,8 @@
 // own.
 //
 // Thread-safety: none; the mutex of the pending frees guards it. Ownership: of the events until they have
-// passed. Errors: a stream on which no event can be recorded is waited for; if that fails too, the context is
-// lost, and the block waits for ever.
+// passed. Errors: a stream on which no event can be recorded is waited for, or all of its device; if that
+// fails too, the context is lost, and the block waits for ever.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocator/pages/device.h"
+#include "allocator/streams/other_contexts.h"
 #include "allocator/tiling/block.h"
 
 namespace spillway {
@@ -22,15 +23,16 @@ class StreamEvents {
  public:
   using Passed = std::function<void(Block*)>;
   struct Mark {
-    StreamId stream;
+    RecordedStream on;
     CUevent event;
     uint64_t sequence;
   };
 
-  explicit StreamEvents(Device& device) : device_(device) {}
+  StreamEvents(Device& device, OtherContexts& contexts) : device_(device), contexts_(contexts) {}
 
-  // An event on each stream. True: there is nothing to wait for. `drain` waits for the whole device.
-  bool add(Block* block, const std::vector<StreamId>& streams, const std::function<CUresult()>& drain);
+  // An event on each stream. True: there is nothing to wait for. `drain` waits for the whole of the block's
+  // device.
+  bool add(Block* block, const std::vector<RecordedStream>& streams, const std::function<CUresult()>& drain);
   // `passed` is called for each block of which no event is left.
   void poll(const Passed& passed);
   std::optional<Mark> oldest() const;
@@ -54,10 +56,11 @@ class StreamEvents {
     uint64_t sequence;
   };
   using Queue = std::deque<Queued>;
-  void pass_first(Queue& queue, const Passed& passed);
+  void pass_first(const RecordedStream& on, Queue& queue, const Passed& passed);
 
   Device& device_;
-  std::map<StreamId, Queue> by_stream_;  // none is empty
+  OtherContexts& contexts_;
+  std::map<RecordedStream, Queue> by_stream_;  // none is empty
   std::unordered_map<Block*, unsigned> outstanding_;
   uint64_t sequence_ = 0;
 };

@@ -24,6 +24,10 @@ struct StreamKnowledge {
     const auto count = captures.load();
     return count != nullptr && count() == 0;
   }
+  bool captures_something() const {
+    const auto count = captures.load();
+    return count != nullptr && count() != 0;
+  }
   // Whether the driver can be asked about it also later, when no request of the program's names it.
   bool may_ask(StreamId stream) const {
     constexpr uint64_t kPerThread = 2;  // as cuda.h numbers the default streams

@@ -24,6 +24,10 @@ uint64_t id_of(cudaStream_t stream) {
   return reinterpret_cast<uint64_t>(stream);
 }
 
+bool is_default(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
 // The one instance, for deleters: a function pointer carries no state.
 Allocator* instance = nullptr;
 
@@ -199,6 +203,9 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
     before_->recordStream(data, stream);  // its own block, or memory of neither, which it passes over
     return;
   }
+  // A default stream has the same name on every device: it is taken for the current one's.
+  c10::cuda::OptionalCUDAGuard guard;
+  if (is_default(stream.stream())) guard.set_index(stream.device_index());
   core().table->record_stream(data.get(), id_of(stream.stream()));
 }
 

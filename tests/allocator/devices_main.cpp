@@ -1,6 +1,7 @@
 // Two devices in a process: each has a limit, a heap and an order of its own; and memory that outlives main.
 #include <cstdlib>
 
+#include "allocator/streams/program_streams.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {
@@ -19,6 +20,44 @@ class Devices : public SimulatedDevice {
     check();
     return address;
   }
+  // The context of device 1 for a scope.
+  struct OnSecond {
+    explicit OnSecond(const driver::Table& driver) : table(driver) {
+      CUcontext context = nullptr;
+      table.cuDevicePrimaryCtxRetain(&context, 1);
+      table.cuCtxPushCurrent(context);
+    }
+    ~OnSecond() {
+      CUcontext context = nullptr;
+      table.cuCtxPopCurrent(&context);
+      table.cuDevicePrimaryCtxRelease(1);
+    }
+    const driver::Table& table;
+  };
+  // A block of device 0 that a kernel of device 1 uses for a long time, on `stream`.
+  uint64_t use_on_second(CUstream stream) {
+    const uint64_t block = get_on(0, kUsedBytes);
+    std::string wrong;
+    EXPECT_EQ(allocator->grant(DeviceId{0}, DeviceId{1}, &wrong), Status::kOk) << wrong;
+    {
+      const OnSecond scope(table);
+      const StreamId id{reinterpret_cast<uint64_t>(stream)};
+      launch(id, block, kUsedBytes, kLongUs);
+      EXPECT_EQ(allocator->record_stream(block, id), Status::kOk);
+    }
+    return block;
+  }
+  void expect_to_wait(CUstream stream, uint64_t block) {
+    put(block);
+    EXPECT_NE(get_on(0, kUsedBytes), block) << "device 1 uses it still";
+    {
+      const OnSecond scope(table);
+      table.cuStreamSynchronize(stream);
+    }
+    EXPECT_EQ(allocator->empty_cache(DeviceId{0}), kUsedBytes);
+  }
+  static constexpr uint64_t kUsedBytes = 8 * kMiB, kLongUs = 50'000;
+
   Memory memory_of(int device) {
     Memory out;
     EXPECT_EQ(allocator->memory(DeviceId{device}, &out), Status::kOk);
@@ -61,6 +100,33 @@ TEST_F(Devices, PagesOfAnotherAreNotMapped) {
   ASSERT_EQ(allocator->map_shared(DeviceId{1}, shared.pages, &address, &text), Status::kOk) << text;
   EXPECT_EQ(allocator->unmap_shared(address), Status::kOk);
   for (const uint64_t block : {first, second}) EXPECT_EQ(allocator->free(block), Status::kOk);
+}
+
+TEST_F(Devices, ABlockWaitsForAStreamOfAnother) {
+  const OnSecond alive(table);
+  CUstream stream = nullptr;
+  ASSERT_EQ(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const uint64_t block = use_on_second(stream);
+  expect_to_wait(stream, block);
+  table.cuStreamDestroy(stream);
+}
+
+TEST_F(Devices, ABlockWaitsForTheDefaultStreamOfAnother) {
+  const OnSecond alive(table);
+  expect_to_wait(nullptr, use_on_second(nullptr));
+}
+
+TEST_F(Devices, ABlockWaitsForAStreamOfAnotherThatIsGone) {
+  const OnSecond alive(table);
+  CUstream stream = nullptr;
+  ASSERT_EQ(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const uint64_t before = counts().virtual_ns;
+  const uint64_t block = use_on_second(stream);
+  stream_ends(*allocator, StreamId{reinterpret_cast<uint64_t>(stream)});
+  table.cuStreamDestroy(stream);
+  put(block);
+  EXPECT_GE(counts().virtual_ns, before + kLongUs * 1000) << "the other device was waited for";
+  EXPECT_EQ(get_on(0, kUsedBytes), block);
 }
 
 TEST_F(Devices, ShareOneOrderOfRareEvents) {

@@ -61,6 +61,7 @@ struct Stream : Lane {
 };
 
 struct Event {
+  Context* context = nullptr;
   uint64_t id = 0;
   unsigned flags = 0;
   bool recorded = false;

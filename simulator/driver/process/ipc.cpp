@@ -177,6 +177,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
     return result;
   auto event = std::make_unique<Event>();
   event->id = sim.next_id++;
+  event->context = current_context();
   event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
   event->recorded = true;
   event->site = call.site();

@@ -8,11 +8,17 @@
 namespace spillway::simulator {
 namespace {
 
+bool is_default(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 CUresult record(CUevent handle, CUstream on, bool external, Site site) {
   Event* event = find_event(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
   if (const CUresult result = find_work_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  if (event->context != (is_default(on) ? current_context() : stream->context))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) return record_in_capture(*event, *stream, external, site);
   event->recorded = true;
   event->capture = 0;
@@ -34,6 +40,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   auto event = std::make_unique<Event>();
   event->id = sim.next_id++;
+  event->context = current_context();
   event->flags = Flags;
   event->site = call.site();
   *phEvent = reinterpret_cast<CUevent>(event.get());

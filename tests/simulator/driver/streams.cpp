@@ -99,6 +99,24 @@ TEST(Streams, events_measure_virtual_time_and_order_streams) {
   });
 }
 
+TEST(Streams, an_event_is_recorded_on_streams_of_its_own_context_only) {
+  in_process({{"SPILLWAY_SIM_DEVICES", "2"}}, [] {
+    const Streams s(started_driver());
+    const CUevent event = s.event();
+    CUcontext second = nullptr;
+    EXPECT_EQ(s.table.cuDevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
+    EXPECT_EQ(s.table.cuCtxPushCurrent(second), CUDA_SUCCESS);
+    const CUstream stream = s.stream();
+    EXPECT_EQ(s.table.cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(s.table.cuEventRecord(event, nullptr), CUDA_ERROR_INVALID_HANDLE) << "of the current device";
+    const CUevent own = s.event();
+    EXPECT_EQ(s.table.cuCtxPopCurrent(&second), CUDA_SUCCESS);
+    EXPECT_EQ(s.table.cuEventRecord(own, stream), CUDA_SUCCESS) << "whatever context is current";
+    EXPECT_EQ(s.table.cuEventRecord(event, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(s.table.cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS) << "that may be another device's";
+  });
+}
+
 TEST(Streams, the_default_stream_waits_for_blocking_streams_only) {
   with_streams([](const Streams& s) {
     const CUstream blocking = s.stream(CU_STREAM_DEFAULT), free = s.stream();
