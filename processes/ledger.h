@@ -70,6 +70,9 @@ class Ledger {
 // The segment's name for this user and the processes that it can see: "" where SPILLWAY_LEDGER is "off".
 std::string ledger_name();
 
+// What a ledger takes of shared memory.
+uint64_t ledger_bytes();
+
 // Makes a file that nobody uses a ledger of its user's; its path is then a name for `join`. False: `why_not`.
 bool make_ledger(const std::string& path, std::string* why_not);
 

@@ -1,5 +1,7 @@
 #include "processes/ledger_segment.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +29,29 @@ struct Opened {
   bool replace = false;  // another layout, or what is left of one
 };
 
+bool refuse(int code, std::string* why_not) {
+  *why_not =
+      std::to_string(sizeof(Segment)) + " bytes of shared memory: " + std::generic_category().message(code);
+  return false;
+}
+
+// A file larger than the process may write would end it by a signal.
+bool set_size(int descriptor, std::string* why_not) {
+  rlimit most{};
+  if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < sizeof(Segment)) return refuse(EFBIG, why_not);
+  return ::ftruncate(descriptor, sizeof(Segment)) == 0 || refuse(errno, why_not);
+}
+
+// All of its memory, whoever made it: a store to what a full file system has no page for would end the
+// process by a signal.
+bool take_memory(int descriptor, std::string* why_not) {
+  while (::fallocate(descriptor, 0, 0, sizeof(Segment)) != 0) {
+    if (errno == EINTR) continue;
+    return errno == EOPNOTSUPP || refuse(errno, why_not);
+  }
+  return true;
+}
+
 void make(Segment& segment) {
   segment.layout = kLayout;
   segment.bytes = sizeof(Segment);
@@ -51,7 +76,11 @@ Opened open_once(const std::string& name, std::string* why_not) {
     try {
       memory = std::make_unique<ipc::shared_memory_object>(ipc::create_only, name.c_str(), ipc::read_write,
                                                            ipc::permissions(0600));
-      memory->truncate(sizeof(Segment));
+      const int descriptor = memory->get_mapping_handle().handle;
+      if (!set_size(descriptor, why_not) || !take_memory(descriptor, why_not)) {
+        ipc::shared_memory_object::remove(name.c_str());
+        return opened;
+      }
     } catch (const ipc::interprocess_exception& error) {
       if (error.get_error_code() != ipc::already_exists_error) throw;
       made = false;
@@ -66,6 +95,7 @@ Opened open_once(const std::string& name, std::string* why_not) {
       opened.replace = true;
       return opened;
     }
+    if (!take_memory(memory->get_mapping_handle().handle, why_not)) return opened;
     opened.region = std::make_unique<ipc::mapped_region>(*memory, ipc::read_write, 0, sizeof(Segment));
     Segment& segment = segment_in(opened.region);
     if (made) make(segment);
@@ -85,6 +115,7 @@ Region open_file(const std::string& path, std::string* why_not) {
     if (!is_this_users(descriptor, why_not)) return nullptr;
     struct stat status{};
     if (::fstat(descriptor, &status) == 0 && status.st_size == static_cast<off_t>(sizeof(Segment))) {
+      if (!take_memory(descriptor, why_not)) return nullptr;
       auto region = std::make_unique<ipc::mapped_region>(file, ipc::read_write, 0, sizeof(Segment));
       if (wait_until_made(segment_in(region))) return region;
     }
@@ -138,14 +169,16 @@ size_t claim_slot(Segment& segment) {
 
 namespace spillway {
 
+uint64_t ledger_bytes() {
+  return sizeof(ledger::Segment);
+}
+
 bool make_ledger(const std::string& path, std::string* why_not) {
   try {
     const boost::interprocess::file_mapping file(path.c_str(), boost::interprocess::read_write);
     const int descriptor = file.get_mapping_handle().handle;
-    if (::fchmod(descriptor, 0600) != 0 || ::ftruncate(descriptor, sizeof(ledger::Segment)) != 0) {
-      *why_not = std::generic_category().message(errno);
-      return false;
-    }
+    if (::fchmod(descriptor, 0600) != 0) return ledger::refuse(errno, why_not);
+    if (!ledger::set_size(descriptor, why_not) || !ledger::take_memory(descriptor, why_not)) return false;
     const ledger::Region region = std::make_unique<boost::interprocess::mapped_region>(
         file, boost::interprocess::read_write, 0, sizeof(ledger::Segment));
     ledger::make(ledger::segment_in(region));

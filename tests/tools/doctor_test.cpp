@@ -16,6 +16,12 @@ namespace {
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
+TEST(Trials, SharedMemoryWithoutRoomForTheLedgerIsNotEnough) {
+  EXPECT_THAT(judge_shared_memory(0, 64 << 20).advice, HasSubstr("processes ask each other for no memory"));
+  EXPECT_THAT(judge_shared_memory(64 << 20, 64 << 20).advice, HasSubstr("enough for Spillway"));
+  EXPECT_EQ(judge_shared_memory(uint64_t{8} << 30, uint64_t{8} << 30).state, TrialState::kOk);
+}
+
 std::vector<Trial> found(const char* what) {
   return {{"one", TrialState::kLimited, what, "advice"}, {"two", TrialState::kOk, "", ""}};
 }

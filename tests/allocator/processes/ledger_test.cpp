@@ -1,4 +1,7 @@
 // The ledger between real processes: asked and answered in order, and killed at any moment.
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -127,6 +130,67 @@ TEST_F(LedgerTest, ASegmentOfAnotherLayoutIsReplaced) {
   const auto ledger = join();
   start_peer(300);
   EXPECT_EQ(ask(*ledger), 300u);
+}
+
+// In a place of its own for mounts: there /dev/shm has one page. Ends with what `use` says; 77: that is not
+// allowed.
+int with_full_shared_memory(const std::function<bool()>& use) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=4k") != 0)
+      ::_exit(77);
+    ::_exit(use() ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_F(LedgerTest, ThatHasNoRoomIsNotJoined) {
+  const int status = with_full_shared_memory([&] {
+    std::string why_not;
+    const bool joined = Ledger::join(name_, &why_not) != nullptr;
+    return !joined && why_not.find("No space left") != std::string::npos &&
+           ::shm_open(("/" + name_).c_str(), O_RDWR, 0) < 0;
+  });
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mounts of its own";
+  EXPECT_EQ(status, 0) << "a signal, or it was joined, or left behind";
+}
+
+TEST_F(LedgerTest, WhoseMemoryWasNotAllTakenIsNotJoinedWhereThereIsNoRoom) {
+  const int status = with_full_shared_memory([&] {
+    const int file = ::shm_open(("/" + name_).c_str(), O_RDWR | O_CREAT, 0600);
+    if (::ftruncate(file, static_cast<off_t>(ledger_bytes())) != 0) return false;
+    std::string why_not;
+    return Ledger::join(name_, &why_not) == nullptr && why_not.find("No space left") != std::string::npos;
+  });
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mounts of its own";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(LedgerTest, AFileWithoutRoomBecomesNone) {
+  const int status = with_full_shared_memory([] {
+    const std::string path = "/dev/shm/ledger";
+    ::close(::open(path.c_str(), O_RDWR | O_CREAT, 0600));
+    std::string why_not;
+    return !make_ledger(path, &why_not) && why_not.find("No space left") != std::string::npos;
+  });
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mounts of its own";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(LedgerTest, LargerThanAFileMayBeIsNotJoined) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit small{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+    std::string why_not;
+    ::_exit(Ledger::join(name_, &why_not) == nullptr && !why_not.empty() ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "SIGXFSZ, or it was joined";
 }
 
 TEST_F(LedgerTest, WhatOthersMayUseIsRefused) {

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <optional>
 
+#include "processes/ledger.h"
 #include "strategies/core/environment.h"
 #include "tools/spillway/doctor/trials.h"
 #include "tools/spillway/units.h"
@@ -17,6 +18,7 @@ namespace spillway::tools {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char* kSharedMemory = "/dev/shm";
 constexpr uint64_t kLocked = 64 << 20;
 constexpr uint64_t kSharedForLoaders = uint64_t{1} << 30;
 constexpr uint64_t kUsualMaps = 65530;
@@ -74,16 +76,12 @@ Trial try_host_memory() {
 }
 
 Trial try_shared_memory() {
-  const std::string name = "/dev/shm";
   struct statvfs status{};
-  if (::statvfs("/dev/shm", &status) != 0)
-    return {name, TrialState::kMissing, "there is none",
+  if (::statvfs(kSharedMemory, &status) != 0)
+    return {kSharedMemory, TrialState::kMissing, "there is none",
             "mount a tmpfs there: the ledger and data loaders need it"};
   const uint64_t size = status.f_blocks * status.f_frsize, free = status.f_bavail * status.f_frsize;
-  const std::string found = size_text(free) + " of " + size_text(size) + " free";
-  if (free >= kSharedForLoaders) return {name, TrialState::kOk, found, ""};
-  return {name, TrialState::kLimited, found,
-          "enough for Spillway; PyTorch's data loaders may need more (docker run --shm-size=8g)"};
+  return judge_shared_memory(free, size);
 }
 
 Trial try_mappings() {
@@ -116,6 +114,17 @@ Trial try_settings() {
 }
 
 }  // namespace
+
+Trial judge_shared_memory(uint64_t free, uint64_t size) {
+  const std::string found = size_text(free) + " of " + size_text(size) + " free";
+  if (free >= kSharedForLoaders) return {kSharedMemory, TrialState::kOk, found, ""};
+  if (free < ledger_bytes())
+    return {kSharedMemory, TrialState::kLimited, found,
+            "the ledger needs " + size_text(ledger_bytes()) +
+                ": without it processes ask each other for no memory (docker run --shm-size=8g)"};
+  return {kSharedMemory, TrialState::kLimited, found,
+          "enough for Spillway; PyTorch's data loaders may need more (docker run --shm-size=8g)"};
+}
 
 std::vector<Trial> try_limits() {
   return {try_settings(),      try_host_memory(), try_locked_memory(),

@@ -2,6 +2,7 @@
 //
 // Thread-safety: one thread. Errors: findings. Units: seconds for deadlines.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "driver/table.h"
@@ -26,5 +27,7 @@ int answer_trial();
 std::vector<Trial> try_processes();
 // Limits of the system that Spillway or a training program runs into.
 std::vector<Trial> try_limits();
+// One of them: /dev/shm with so many bytes free of its size.
+Trial judge_shared_memory(uint64_t free, uint64_t size);
 
 }  // namespace spillway::tools
