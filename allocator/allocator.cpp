@@ -9,6 +9,23 @@
 
 namespace spillway {
 
+namespace {
+
+// Without a context on the device, which would stay and take memory of it.
+Status memory_of_unused(const driver::Table& table, DeviceId device, uint64_t limit, Memory* out) {
+  CUdevice handle = 0;
+  size_t total = 0;
+  if (table.cuInit(0) != CUDA_SUCCESS) return Status::kDriverFailed;
+  if (table.cuDeviceGet(&handle, static_cast<int>(device)) != CUDA_SUCCESS) return Status::kNotFound;
+  if (table.cuDeviceTotalMem(&total, handle) != CUDA_SUCCESS) return Status::kDriverFailed;
+  *out = {};
+  out->device = total;
+  out->limit = out->free = limit == 0 ? total : std::min<uint64_t>(limit, total);
+  return Status::kOk;
+}
+
+}  // namespace
+
 Allocator::Allocator(const driver::Table& table) : context_(std::make_unique<AllocatorContext>(table)) {}
 
 Allocator::~Allocator() {
@@ -259,10 +276,10 @@ Status Allocator::limit(DeviceId device, uint64_t bytes) noexcept {
 }
 
 Status Allocator::memory(DeviceId device, Memory* out, std::optional<uint64_t> driver_free) noexcept {
-  Status status = Status::kOk;
-  DeviceHeap* heap = this->heap(device, &status, nullptr);
-  if (heap != nullptr) *out = memory_of(heap->state(), driver_free);
-  return status;
+  DeviceHeap* heap = started(device);
+  if (heap == nullptr) return memory_of_unused(context_->table, device, default_limit(), out);
+  *out = memory_of(heap->state(), driver_free);
+  return Status::kOk;
 }
 
 Status Allocator::reset_peaks(DeviceId device) noexcept {

@@ -175,6 +175,7 @@ class Allocator {
   // until enough is freed.
   void limit_all(uint64_t bytes) noexcept;
   Status limit(DeviceId device, uint64_t bytes) noexcept;
+  // Of a device that has not been used only what it has and may give is known, and no context is made for it.
   Status memory(DeviceId device, Memory* out, std::optional<uint64_t> driver_free = std::nullopt) noexcept;
   // All zeros for a device that has not been used.
   DeviceUsage usage(DeviceId device) noexcept;

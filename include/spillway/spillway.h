@@ -132,7 +132,8 @@ SPILLWAY_API spillway_status spillway_limit(int32_t device, uint64_t bytes);
 /* limit = live + rounding + stranded + cached + pending + pools + context + others + free, always. `limit` is
  * the whole device where none is set, and what is held while that is more. `context` and `others`: what the
  * limit allows but what was in use at the start, and who else uses the device or is left some of it by
- * SPILLWAY_RESERVE, leave no room for. */
+ * SPILLWAY_RESERVE, leave no room for. Of a device that Spillway has not served yet only `limit` and
+ * `device_bytes` are known, and all of the limit counts as free: no CUDA context is made to ask. */
 typedef struct spillway_memory {
   uint32_t size;
   int32_t device;

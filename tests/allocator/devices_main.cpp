@@ -83,6 +83,19 @@ TEST_F(Devices, HaveLimitsOfTheirOwn) {
   EXPECT_EQ(block.address, first);
 }
 
+TEST_F(Devices, TheMemoryOfAnUnusedOneIsAskedForWithoutAContextThere) {
+  ASSERT_EQ(control->set_capacity(1, 64 * kMiB), CUDA_SUCCESS);
+  const uint64_t contexts = control->calls("cuDevicePrimaryCtxRetain");
+  EXPECT_EQ(memory_of(1).limit, 64 * kMiB);
+  EXPECT_EQ(memory_of(1).device, 64 * kMiB);
+  allocator->limit_all(8 * kMiB);
+  EXPECT_EQ(memory_of(1).limit, 8 * kMiB);
+  EXPECT_EQ(control->calls("cuDevicePrimaryCtxRetain"), contexts);
+  EXPECT_FALSE(allocator->uses(DeviceId{1}));
+  Memory unread;
+  for (const int none : {-1, 2, 64}) EXPECT_EQ(allocator->memory(DeviceId{none}, &unread), Status::kNotFound);
+}
+
 TEST_F(Devices, LimitsOfAllHoldForThoseStartedLater) {
   allocator->limit_all(8 * kMiB);
   EXPECT_EQ(get_on(1, 9 * kMiB), 0u);

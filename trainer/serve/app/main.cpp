@@ -1,5 +1,6 @@
 // spillway-serve --model FOLDER
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
@@ -63,6 +64,7 @@ std::vector<at::Device> gpus(const Options& options) {
 
 // What weights, cache and steps may fill there. Without a core there is none to ask.
 uint64_t room_of(at::Device device, double utilization) {
+  at::empty({1}, at::TensorOptions().device(device));  // what others have there is known once it is used
   spillway_memory memory;
   if (!Core::get().query(device.index(), &memory)) return 0;
   const double bytes = double(memory.limit) * utilization - double(memory.context) - double(memory.others);
