@@ -63,7 +63,7 @@ class SharedLedger final : public Ledger {
   SharedLedger(ledger::Region region, size_t slot)
       : region_(std::move(region)), slot_(slot), self_(::getpid()) {}
   ~SharedLedger() override {
-    if (is_member()) own().owner.store(0);
+    if (is_member()) ledger::give_up_slot(segment(), slot_);
   }
 
   size_t peers() const override;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
@@ -126,6 +127,9 @@ Region open_file(const std::string& path, std::string* why_not) {
   return nullptr;
 }
 
+// Of all segments together: by which process of this program, which an exec ends and a fork doubles.
+std::array<std::atomic<pid_t>, kSlots> claimed_by{};
+
 void clear(Slot& slot) {
   slot.number.store(0);
   for (Answer& answer : slot.answered) answer.number.store(0);
@@ -153,16 +157,28 @@ Region open_segment(const std::string& name, std::string* why_not) {
   return nullptr;
 }
 
+// An exec keeps the process, so that its slot stays alive, with nobody who answers.
 size_t claim_slot(Segment& segment) {
   const uint64_t self = packed(this_process());
-  for (size_t i = 0; i < kSlots; ++i) {
-    Slot& slot = segment.slots[i];
-    uint64_t owner = slot.owner.load();
-    if (lives(owner) || !slot.owner.compare_exchange_strong(owner, self)) continue;
-    clear(slot);
-    return i;
+  const pid_t id = ::getpid();
+  for (const bool replaced : {true, false}) {
+    for (size_t i = 0; i < kSlots; ++i) {
+      Slot& slot = segment.slots[i];
+      uint64_t owner = slot.owner.load();
+      if ((replaced ? owner != self : lives(owner)) || claimed_by[i].exchange(id) == id) continue;
+      if (slot.owner.compare_exchange_strong(owner, self)) {
+        clear(slot);
+        return i;
+      }
+      claimed_by[i].store(0);
+    }
   }
   return kSlots;
+}
+
+void give_up_slot(Segment& segment, size_t slot) {
+  segment.slots[slot].owner.store(0);
+  claimed_by[slot].store(0);
 }
 
 }  // namespace spillway::ledger

@@ -85,7 +85,9 @@ bool is_this_users(int descriptor, std::string* why_not);
 // The segment of that name, made where there is none and made anew where it is no ledger of this layout; or
 // that of a file, as it is. Null: `why_not`.
 Region open_segment(const std::string& name, std::string* why_not);
-// A slot for this process, cleared of what an earlier owner left; kSlots: all are taken by the living.
+// A slot for this process, cleared of what an earlier owner left: the one that the program had which this
+// process has replaced by exec, where there is one. kSlots: all are taken by the living.
 size_t claim_slot(Segment& segment);
+void give_up_slot(Segment& segment, size_t slot);
 
 }  // namespace spillway::ledger

@@ -70,6 +70,30 @@ TEST_F(LedgerTest, TheSlotsOfTheDeadAreUsedAgain) {
   EXPECT_EQ(ask(*ledger), 7u);
 }
 
+// What `AProgramThatIsReplacedLeavesNoMember` becomes.
+TEST_F(LedgerTest, DISABLED_ReplacesAProgram) {
+  name_ = std::getenv("SPILLWAY_TEST_LEDGER");
+  const auto ledger = join();
+  EXPECT_EQ(ledger->peers(), 0u) << "its own ghost";
+  const auto start = Clock::now();
+  ask(*ledger, milliseconds(5000));
+  EXPECT_LT(Clock::now() - start, milliseconds(2500)) << "the ghost was waited for";
+}
+
+TEST_F(LedgerTest, AProgramThatIsReplacedLeavesNoMember) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto ledger = join();
+    ::setenv("SPILLWAY_TEST_LEDGER", name_.c_str(), 1);
+    ::execl("/proc/self/exe", "ledger_test", "--gtest_filter=*DISABLED_ReplacesAProgram",
+            "--gtest_also_run_disabled_tests", nullptr);
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(LedgerTest, ALeavingMemberIsGone) {
   const auto ledger = join();
   {
