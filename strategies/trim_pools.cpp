@@ -1,10 +1,11 @@
 // Another library hoards in the driver's stream-ordered pools (cuMemAllocAsync with a release threshold):
 // what they keep and nobody uses goes back to the driver. No lock is taken and nothing in use is touched;
 // what was freed in the order of a stream counts as used until the host has seen the stream pass it, so the
-// device may be waited for, on a thread of ours.
+// device may be waited for, on a thread of ours; not while anything is captured, which the wait would break.
 #include <algorithm>
 
 #include "allocator/costs.h"
+#include "allocator/streams/program_streams.h"
 #include "strategies/core/free_bytes.h"
 #include "strategies/core/pools.h"
 #include "strategies/framework/deadline_worker.h"
@@ -37,22 +38,23 @@ void trim_all(const driver::Table& table, int device) {
 
 class TrimPools final : public Strategy {
  public:
-  explicit TrimPools(Allocator& allocator) : table_(allocator.table()) {}
+  explicit TrimPools(Allocator& allocator) : allocator_(allocator), table_(allocator.table()) {}
   StrategyInfo info() const noexcept override {
     return {"trim_pools", Guarantee::kBitExact, kNeedsNothing, kServesAllocator | kServesDriverCallers};
   }
-  // Whether a capture allows it is not documented. At the process's own limit it is of no use: what a pool
-  // keeps beyond what is in use does not count there.
+  // Whether a capture allows it is not documented, and of a request's event only its own stream is known. At
+  // the process's own limit it is of no use: what a pool keeps beyond what is in use does not count there.
   Offer offer(const PendingRequest& request) noexcept override {
     const OomEvent& event = request.event;
-    const bool possible = event.capture == CaptureState::kNone && !event.over_limit && pools_are_used() &&
-                          table_.cuMemPoolTrimTo != nullptr;
+    const bool possible = event.capture == CaptureState::kNone && !anything_captures(allocator_) &&
+                          !event.over_limit && pools_are_used() && table_.cuMemPoolTrimTo != nullptr;
     return possible ? Offer{event.short_bytes, costs::kTrimPoolsUs, /*counted=*/false, Takes::kIdle}
                     : Offer{};
   }
   Relief relieve(PendingRequest& request) noexcept override;
 
  private:
+  Allocator& allocator_;
   const driver::Table& table_;
 };
 
@@ -66,9 +68,9 @@ Relief TrimPools::relieve(PendingRequest& request) noexcept {
   size_t after = free_bytes(table_);
   if (after < before + event.short_bytes) {
     DeadlineWorker::of<TrimPools>().run(
-        [&table = table_, context, device] {
+        [&allocator = allocator_, &table = table_, context, device] {
           stay_out_of_captures(table);
-          if (table.cuCtxSetCurrent(context) != CUDA_SUCCESS) return;
+          if (anything_captures(allocator) || table.cuCtxSetCurrent(context) != CUDA_SUCCESS) return;
           if (table.cuCtxSynchronize() == CUDA_SUCCESS) trim_all(table, device);
         },
         std::min(event.deadline, std::chrono::steady_clock::now() + kMostTrimTime));

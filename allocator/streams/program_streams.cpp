@@ -17,6 +17,10 @@ void stream_ends(Allocator& allocator, StreamId stream) noexcept {
     if (allocator.uses(DeviceId{i})) allocator.heap(DeviceId{i}, nullptr, nullptr)->stream_ends(stream);
 }
 
+bool anything_captures(Allocator& allocator) noexcept {
+  return allocator.context().streams.captures_something();
+}
+
 void ask_for_marks(Allocator& allocator, void (*begin)()) noexcept {
   allocator.context().marks_wanted.store(begin);
 }

@@ -13,6 +13,8 @@ void follow_streams(Allocator& allocator, uint32_t (*captures)(), int (*lasts)(u
 // The program is about to destroy the stream; from now on the driver is asked nothing about it. Blocks of it
 // that are free serve another stream once what was queued is over.
 void stream_ends(Allocator& allocator, StreamId stream) noexcept;
+// Whether any stream of the process is being captured; false where nobody counts them.
+bool anything_captures(Allocator& allocator) noexcept;
 
 // `begin` is called once, on a thread that allocates, as soon as half of a device's limit is held or a
 // request failed: from then on `mark_progress` helps. Null: it is not called.
