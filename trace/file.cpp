@@ -1,15 +1,17 @@
 #include "trace/file.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <ctime>
 #include <system_error>
+
+#include "trace/writing_process.h"
 
 namespace spillway::trace {
 namespace {
@@ -32,34 +34,106 @@ std::string open_failure(const std::string& path, int code) {
 
 enum class Existing { kNone, kOldTrace, kLiveTrace, kForeign, kNotRegular };
 
-// What stands at `path`: only a trace may be replaced, and none that a living process writes.
+bool read_at(int fd, uint64_t offset, void* to, size_t bytes) {
+  return ::pread(fd, to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+}
+
+Existing judge(int fd) {
+  Header header;
+  Writer writer;
+  if (!read_at(fd, 0, &header, sizeof header)) return Existing::kForeign;
+  if (header.magic == 0) return Existing::kLiveTrace;  // an older version is just making it
+  if (header.magic != kMagic) return Existing::kForeign;
+  if (header.closed != 0) return Existing::kOldTrace;
+  if (!read_at(fd, kWriterOffset, &writer, sizeof writer)) writer = {};
+  return may_live(header.process, writer) ? Existing::kLiveTrace : Existing::kOldTrace;
+}
+
+// What stands at `path`: only a trace may be replaced, and none that may be written still.
 Existing look(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return Existing::kNone;
   if (!S_ISREG(status.st_mode)) return Existing::kNotRegular;
   if (status.st_size == 0) return Existing::kOldTrace;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Existing::kOldTrace;  // unlink tells what is wrong
-  Header header;
-  const ssize_t got = ::pread(fd, static_cast<void*>(&header), sizeof(header), 0);
+  if (fd < 0) return Existing::kOldTrace;  // to replace it tells what is wrong
+  const Existing existing = judge(fd);
   ::close(fd);
-  if (got != static_cast<ssize_t>(sizeof(header))) return Existing::kForeign;
-  if (header.magic == 0) return Existing::kLiveTrace;  // somebody is just making it
-  if (header.magic != kMagic) return Existing::kForeign;
-  const auto process = static_cast<pid_t>(header.process);
-  const bool alive = process > 0 && process != ::getpid() && (::kill(process, 0) == 0 || errno == EPERM);
-  return header.closed == 0 && alive ? Existing::kLiveTrace : Existing::kOldTrace;
+  return existing;
 }
 
-// A new file each time: another process may still have the old one mapped, and truncating that would kill it.
-int create_file(const std::string& path, std::string* error) {
+uint64_t unix_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// In the folder of `path`, and nobody else's, whatever machines share that. Its length does not depend on
+// that of `path`.
+std::string own_name(const std::string& path) {
+  utsname machine{};
+  ::uname(&machine);
+  return folder_of(path) + "/.spillway-" + static_cast<const char*>(machine.nodename) + "-" +
+         std::to_string(::getpid()) + "-" + std::to_string(unix_ns()) + ".tmp";
+}
+
+// Puts what has the name `made` at `path`, where nothing stands; EEXIST: something does. 0 or an errno.
+int put(const std::string& made, const std::string& path) {
+  if (::link(made.c_str(), path.c_str()) == 0) return ::unlink(made.c_str()) == 0 ? 0 : errno;
+  if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) return errno;
+  return ::rename(made.c_str(), path.c_str()) == 0 ? 0 : errno;  // a file system without links
+}
+
+// It is taken aside and looked at once more: another process may have replaced it meanwhile, by what it
+// writes. A new file each time: another process may still have the old one mapped, and truncating that would
+// kill it.
+int remove_old(const std::string& path) {
+  const std::string aside = own_name(path);
+  if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT ? 0 : errno;
+  if (look(aside) == Existing::kLiveTrace) {
+    const int code = put(aside, path);
+    return code == EEXIST ? 0 : code;  // a third one was faster: it keeps that name
+  }
+  return ::unlink(aside.c_str()) == 0 ? 0 : errno;
+}
+
+// 0 or an errno; EBUSY: a trace stands there that may be written still.
+int put_in_place(const std::string& made, const std::string& path) {
+  for (;;) {
+    const Existing existing = look(path);
+    if (existing == Existing::kLiveTrace) return EBUSY;
+    if (existing == Existing::kForeign || existing == Existing::kNotRegular) return EEXIST;
+    if (existing == Existing::kOldTrace)
+      if (const int code = remove_old(path); code != 0) return code;
+    if (const int code = put(made, path); code != EEXIST) return code;
+  }
+}
+
+// A program started by one that traces inherits its setting: it gets a file beside the other's.
+std::string path_beside(const std::string& wanted, int number) {
+  const std::string path = wanted + "." + std::to_string(::getpid());
+  return number == 0 ? path : path + "." + std::to_string(number);
+}
+
+// Where it stands then, or "".
+std::string put_in_place_or_beside(const std::string& made, const std::string& wanted, std::string* error) {
+  constexpr int kMostBeside = 1000;
+  std::string path = wanted;
+  int code = put_in_place(made, path);
+  for (int number = 0; code == EBUSY && number < kMostBeside; ++number) {
+    path = path_beside(wanted, number);
+    code = put_in_place(made, path);
+  }
+  if (code == 0) return path;
+  *error = open_failure(path, code);
+  return "";
+}
+
+// Under a name of its own, which others do not look at.
+int create_file(const std::string& made, const std::string& path, std::string* error) {
   *error = obstacle_at(path);
   if (!error->empty()) return -1;
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-    *error = open_failure(path, errno);
-    return -1;
-  }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int fd = ::open(made.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) *error = open_failure(path, errno);
   return fd;
 }
@@ -106,12 +180,6 @@ uint64_t next_id() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-uint64_t unix_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 }  // namespace
 
 std::string obstacle_at(const std::string& path) {
@@ -124,18 +192,18 @@ std::string obstacle_at(const std::string& path) {
 }
 
 std::shared_ptr<File> File::create(const std::string& wanted, const Shape& shape, std::string* error) {
-  // A program started by one that traces inherits its setting: it gets a file beside the other's.
-  const std::string path =
-      look(wanted) == Existing::kLiveTrace ? wanted + "." + std::to_string(::getpid()) : wanted;
-  const int fd = create_file(path, error);
+  const std::string made = own_name(wanted);
+  const int fd = create_file(made, wanted, error);
   if (fd < 0) return nullptr;
-  unsigned char* base = map_file(fd, path, shape.file_bytes(), error);
+  unsigned char* base = map_file(fd, wanted, shape.file_bytes(), error);
   ::close(fd);
-  if (base == nullptr) {
-    ::unlink(path.c_str());
+  const auto file = base == nullptr ? nullptr : std::make_shared<File>(made, shape, base);
+  const std::string path = file == nullptr ? "" : put_in_place_or_beside(made, wanted, error);
+  if (path.empty()) {
+    ::unlink(made.c_str());
     return nullptr;
   }
-  auto file = std::make_shared<File>(path, shape, base);
+  file->path_ = path;
   close_at_exit(file);
   return file;
 }
@@ -202,6 +270,7 @@ void File::publish_header() {
   image.started_ns = unix_ns();
   image.check = header_check(image);
   image.magic = 0;
+  *reinterpret_cast<Writer*>(base_ + kWriterOffset) = this_writer();
   header() = image;
   std::atomic_ref<uint64_t>(header().magic).store(kMagic, std::memory_order_release);
 }

@@ -1,4 +1,6 @@
-// A trace file being written: created, its space allocated, mapped; its rings lent to threads.
+// A trace file being written: created, its space allocated, mapped; its rings lent to threads. It is made
+// under a name of its own and stands at its path only when it is whole, so that who looks there sees whose it
+// is.
 //
 // Thread-safety: acquire, release and drop may be called from any thread. Ownership: shared by the Trace and,
 // for the moment of handing a ring back, by a thread that exits. A forked child that inherits a File never
@@ -43,7 +45,7 @@ class File {
   void mark_closed() noexcept;
   void publish_header();
 
-  const std::string path_;
+  std::string path_;  // set once more when the file stands there
   const Shape shape_;
   unsigned char* const base_;
   const uint64_t id_;

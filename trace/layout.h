@@ -36,6 +36,16 @@ struct Header {
 };
 static_assert(sizeof(Header) == 80);
 
+// Who writes, in the header's page, where traces of older versions have zeros.
+struct Writer {
+  uint64_t machine = 0;        // since its start; 0: not known
+  uint64_t id_space = 0;       // in which the process has its id
+  uint64_t process_start = 0;  // clock ticks since the machine's
+  uint64_t check = 0;
+};
+inline constexpr uint64_t kWriterOffset = 128;
+static_assert(sizeof(Header) <= kWriterOffset && kWriterOffset + sizeof(Writer) <= kPageBytes);
+
 // One per ring, on a cache line of its own: `written` changes with every record.
 struct alignas(64) DirectoryEntry {
   uint64_t written = 0;  // records that the ring ever held; the next one's number

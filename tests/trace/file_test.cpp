@@ -5,8 +5,11 @@
 
 #include <csignal>
 #include <fstream>
+#include <functional>
+#include <vector>
 
 #include "tests/trace/support.h"
+#include "trace/writing_process.h"
 
 namespace spillway::trace {
 namespace {
@@ -129,6 +132,113 @@ TEST(TraceFile, OfALivingProcessIsNotReplaced) {
   EXPECT_EQ(status, 0);
   trace->write(numbered(1, 1));
   EXPECT_EQ(read_or_fail(folder / "t").records.size(), 2u);
+}
+
+// Changes a file's header, as another process would have written it.
+void rewrite(const std::string& path, const std::function<void(Header&, Writer&)>& change) {
+  Header header;
+  Writer writer;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  file.seekg(kWriterOffset).read(reinterpret_cast<char*>(&writer), sizeof writer);
+  change(header, writer);
+  header.check = header_check(header);
+  writer.check = writer_check(writer);
+  file.seekp(0).write(reinterpret_cast<const char*>(&header), sizeof header);
+  file.seekp(kWriterOffset).write(reinterpret_cast<const char*>(&writer), sizeof writer);
+  ASSERT_TRUE(file.flush());
+}
+
+// As a process leaves it that is killed.
+void leave_open(const std::string& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    open_or_fail(path).release()->write(numbered(1, 0));
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+}
+
+// Machines and containers that share a volume give out the same ids, to this process too.
+TEST(TraceFile, OfAnotherMachineOrContainerIsNotReplaced) {
+  const TemporaryFolder folder;
+  const auto own = static_cast<uint64_t>(::getpid());
+  for (const std::string name : {"machine", "container"}) {
+    leave_open(folder / name);
+    rewrite(folder / name, [&](Header& header, Writer& writer) {
+      header.process = name == "machine" ? own : uint64_t{1} << 22;
+      (name == "machine" ? writer.machine : writer.id_space) += 1;
+    });
+    const auto mine = open_or_fail(folder / name);
+    EXPECT_EQ(mine->path(), (folder / name) + "." + std::to_string(own));
+    EXPECT_EQ(read_or_fail(folder / name).records.size(), 1u);
+    rewrite(mine->path(), [](Header&, Writer& writer) { ++writer.machine; });
+    EXPECT_EQ(open_or_fail(folder / name)->path(), mine->path() + ".1");
+  }
+}
+
+TEST(TraceFile, OfAProcessThatIsGoneIsReplacedThoughItsIdIsTakenAgain) {
+  const TemporaryFolder folder;
+  leave_open(folder / "t");
+  rewrite(folder / "t", [](Header& header, Writer&) { header.process = static_cast<uint64_t>(::getppid()); });
+  EXPECT_EQ(open_or_fail(folder / "t")->path(), folder / "t");
+}
+
+TEST(TraceFile, OfAnOlderVersionIsJudgedByItsId) {
+  const TemporaryFolder folder;
+  leave_open(folder / "t");
+  rewrite(folder / "t", [](Header& header, Writer& writer) {
+    header.process = static_cast<uint64_t>(::getppid());
+    writer = {};
+  });
+  EXPECT_NE(open_or_fail(folder / "t")->path(), folder / "t");
+  rewrite(folder / "t", [](Header& header, Writer& writer) {
+    header.process = uint64_t{1} << 22;  // more than ids may be
+    writer = {};
+  });
+  EXPECT_EQ(open_or_fail(folder / "t")->path(), folder / "t");
+}
+
+// Of processes that begin at once none takes another's file away.
+TEST(TraceFile, ProcessesThatOpenOneAtOnceHaveOneEach) {
+  constexpr int kProcesses = 8, kRounds = 20;
+  for (int round = 0; round < kRounds; ++round) {
+    const TemporaryFolder folder;
+    int begin[2], opened[2], end[2];
+    ASSERT_EQ(::pipe(begin) + ::pipe(opened) + ::pipe(end), 0);
+    std::vector<pid_t> children;
+    for (uint64_t i = 0; i < kProcesses; ++i) {
+      children.push_back(::fork());
+      if (children.back() != 0) continue;
+      ::close(begin[1]);
+      ::close(end[1]);
+      char unread = 0;
+      const ssize_t begun = ::read(begin[0], &unread, 1);
+      auto trace = open_or_fail(folder / "t", {.rings = 2, .records_per_ring = 16});
+      trace->write(numbered(i, 0));
+      const ssize_t told = ::write(opened[1], &unread, 1);
+      const ssize_t ended = ::read(end[0], &unread, 1);
+      const Contents contents = read_or_fail(trace->path());
+      const bool mine = contents.records.size() == 1 && contents.records[0].stream == i;
+      ::_exit(begun == 0 && told == 1 && ended == 0 && mine ? 0 : 1);
+    }
+    for (const int fd : {begin[0], begin[1], opened[1], end[0]}) ::close(fd);
+    char unread = 0;
+    for (int i = 0; i < kProcesses; ++i) EXPECT_EQ(::read(opened[0], &unread, 1), 1);
+    for (const int fd : {opened[0], end[1]}) ::close(fd);
+    for (const pid_t child : children) {
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0) << "round " << round;
+    }
+    EXPECT_TRUE(std::filesystem::exists(folder / "t"));
+    int files = 0;
+    for (const auto& unused : std::filesystem::directory_iterator(folder / ""))
+      files += unused.exists() ? 1 : 0;
+    EXPECT_EQ(files, kProcesses) << "of their own names none is left";
+  }
 }
 
 std::string open_error(const std::string& path, const Options& options = {}) {
