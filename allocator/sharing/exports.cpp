@@ -32,7 +32,7 @@ std::vector<int> Exports::withdraw(const Tiling& tiling, const Block* block) {
   uint64_t offset = 0;
   for (const driver::Page& page : pages_of(tiling.arena_of(block), block, &offset)) {
     const auto shared = exports_.find(page.handle);
-    if (--shared->second.blocks != 0) continue;
+    if (shared == exports_.end() || --shared->second.blocks != 0) continue;
     descriptors.push_back(shared->second.descriptor);
     exports_.erase(shared);
   }

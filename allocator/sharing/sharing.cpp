@@ -68,10 +68,12 @@ CUresult Sharing::export_page(CUmemGenericAllocationHandle page, int* descriptor
   return result;
 }
 
-// kInvalid: its memory lies in another tier.
+// kInvalid: its memory lies in another tier. Pages change behind no address meanwhile: what is exported is
+// what the block has.
 Status Sharing::share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
   const Device::Scope scope(*heap_.device);
   const Locked one_at_a_time(one_at_a_time_);
+  const SharedLocked mapping(heap_.mappings_mutex);
   Exports::Map made;
   CUresult result = CUDA_SUCCESS;
   Status status = Status::kNotFound;

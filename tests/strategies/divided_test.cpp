@@ -1,5 +1,10 @@
 // In computing mode: handles that are partly in use are divided, with every byte where it was, and blocks
 // that share handles can go to the host.
+#include <chrono>
+#include <functional>
+#include <future>
+#include <utility>
+
 #include "strategies/ladder/ladder.h"
 #include "tests/sanitized.h"
 #include "tests/strategies/tiers/open_gate.h"
@@ -96,6 +101,40 @@ TEST_F(DividedHandles, LetTheBlocksOnThemGoToTheHost) {
   expect_contents(left);
   put(large);
   for (const uint64_t block : left) put(block);
+}
+
+// Another thread shares the blocks on a handle while that is divided: it waits, and shares the new pages.
+TEST_F(DividedHandles, AreNotSharedWhileTheyAreDivided) {
+  static driver::Table interrupted = table;
+  static std::function<void()> between;
+  interrupted.cuMemcpyAsync = [](auto... arguments) {
+    if (between) std::exchange(between, nullptr)();
+    return simulated_table().cuMemcpyAsync(arguments...);
+  };
+  allocator = std::make_unique<Allocator>(interrupted);
+  allocator->set_handle_rule(handle_rule);
+  with_strategies(true);
+  const std::vector<uint64_t> left = fill_and_free_every_other();
+  allocator->limit(kDevice, 80 * kMiB);
+  std::future<void> sharing;
+  between = [&] {
+    sharing = std::async(std::launch::async, [&] {
+      for (const uint64_t block : left) {
+        SharedBlock shared;
+        std::string why;
+        EXPECT_EQ(allocator->share(block, &shared, &why), Status::kOk) << why;
+      }
+    });
+    sharing.wait_for(std::chrono::milliseconds(300));
+  };
+  uint64_t large = 0;
+  allocator->allocate(kDevice, {40 * kMiB, {}, 0}, &large, nullptr);
+  ASSERT_TRUE(sharing.valid()) << "nothing was divided";
+  sharing.wait();
+  check();
+  expect_contents(left);
+  for (const uint64_t block : left) put(block);
+  if (large != 0) put(large);
 }
 
 // A driver that fails at any call leaves the handle whole and every byte where it was.
