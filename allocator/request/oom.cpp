@@ -10,7 +10,7 @@
 namespace spillway {
 namespace {
 using Clock = std::chrono::steady_clock;
-constexpr int kHandlerRuns = 3;
+constexpr uint32_t kHandlerRuns = 3;
 constexpr auto kHandlerTime = std::chrono::seconds(30);
 
 std::string mebibytes(uint64_t bytes) {
@@ -30,7 +30,8 @@ LadderOutcome RequestPath::handle(WaitingRequest& waiting, const Miss& miss) {
   OomHandler* handler = heap_.shared.handler.load();
   if (handler == nullptr) return LadderOutcome::kGiveUp;
   LadderOutcome outcome = LadderOutcome::kGiveUp;
-  for (int run = 0; run < kHandlerRuns; ++run) {
+  for (uint32_t run = 0; run < kHandlerRuns; ++run) {
+    waiting.event.attempt = run;
     outcome = handler->handle(waiting);
     if (miss.ended() || outcome != LadderOutcome::kGranted) break;
   }

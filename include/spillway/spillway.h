@@ -40,16 +40,16 @@ typedef enum spillway_guarantee {
 
 enum {
   SPILLWAY_NEEDS_IDLE_DEVICE = 1,
-  SPILLWAY_NEEDS_GATE = 2,
+  SPILLWAY_NEEDS_GATE = 2, /* Spillway's own strategies: spillway_register refuses it */
   SPILLWAY_NEEDS_FRAMEWORK_LOCK = 4,
-  SPILLWAY_NEEDS_RANKS = 8,
+  SPILLWAY_NEEDS_RANKS = 8, /* with SPILLWAY_NEEDS_UNWINDING only: ranks can agree on a plan alone */
   SPILLWAY_NEEDS_UNWINDING = 16
 };
 
 /* One allocation that could not be served. */
 typedef struct spillway_oom {
   uint32_t size;
-  uint32_t attempt;
+  uint32_t attempt; /* 0 in the incident's first run of the strategies */
   uint64_t incident;
   uint64_t requested_bytes, rounded_bytes, short_bytes, largest_extent_bytes;
   int32_t device;
@@ -89,8 +89,9 @@ SPILLWAY_API spillway_status spillway_register(const spillway_strategy* strategy
  * inside one of its own functions it returns SPILLWAY_INVALID. */
 SPILLWAY_API spillway_status spillway_unregister(spillway_strategy_id id);
 
-/* The plan move that the calling thread's, or else the process's, last SPILLWAY_UNWIND chose: taken, so a
- * second call returns 0. `incident` may be NULL. */
+/* The plan move that the calling thread's last SPILLWAY_UNWIND chose; where there was none since the last
+ * call, another thread's, as an autograd thread's. Taken, with those that the thread's earlier ones chose, so
+ * that a second call returns 0. `incident` may be NULL. */
 SPILLWAY_API spillway_strategy_id spillway_chosen_move(uint64_t* incident);
 
 /* Movable blocks: memory that the program allows Spillway to move, and with SPILLWAY_NVME to take away, while

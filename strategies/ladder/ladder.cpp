@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ranges>
 #include <thread>
-#include <utility>
 
 #include "strategies/ladder/incident.h"
 #include "strategies/quiesce/quiesce.h"
@@ -12,6 +12,8 @@
 namespace spillway {
 namespace {
 thread_local bool inside_strategy = false;
+std::atomic<uint64_t> last_settled{0};
+thread_local uint64_t taken_up_to = 0;  // incidents that had ended when this thread took a move
 constexpr size_t kSettledKept = 64;
 // Of queued work that gets on. Such a request would have waited for it without Spillway too.
 constexpr auto kMostQueued = std::chrono::minutes(2);
@@ -208,7 +210,12 @@ void Ladder::settle(const Incident& incident, LadderOutcome outcome) {
   }
   const Locked guard(mutex_);
   if (settled_.size() == kSettledKept) settled_.erase(settled_.begin());
-  settled_.push_back({incident.event.incident, this_thread(), incident.move, incident.story});
+  settled_.push_back({.order = ++last_settled,
+                      .incident = incident.event.incident,
+                      .thread = this_thread(),
+                      .unwound = outcome == LadderOutcome::kUnwind,
+                      .move = incident.move,
+                      .story = incident.story});
   last_ = {.incident = incident.event.incident,
            .requested_bytes = incident.event.requested_bytes,
            .gained_bytes = incident.gained(),
@@ -251,21 +258,35 @@ std::vector<StrategyCounts> Ladder::counts() {
   return out;
 }
 
+// A program may ask for what another thread's unwind chose: an autograd thread's fails in a backward that the
+// asking thread has begun.
+Ladder::Settled* Ladder::find_chosen_move() {
+  Settled* others = nullptr;
+  for (Settled& settled : std::views::reverse(settled_)) {
+    const bool taken = settled.move == StrategyId::kNone;
+    if (settled.thread == this_thread()) {
+      if (settled.unwound) return taken ? others : &settled;
+    } else if (others == nullptr && !taken && settled.order > taken_up_to) {
+      others = &settled;
+    }
+  }
+  return others;
+}
+
 StrategyId Ladder::take_chosen_move(uint64_t* incident) {
   const Locked guard(mutex_);
-  Settled* found = nullptr;
-  for (Settled& settled : settled_) {
-    if (settled.move == StrategyId::kNone) continue;
-    if (found == nullptr || found->thread != this_thread() || settled.thread == this_thread())
-      found = &settled;
-  }
+  const Settled* found = find_chosen_move();
   if (found == nullptr) return StrategyId::kNone;
+  const StrategyId move = found->move;
   if (incident != nullptr) *incident = found->incident;
   // A plan move gains its bytes after the unwinding, out of the ladder's sight: it was of use if the program
   // took it.
   for (const std::shared_ptr<Entry>& entry : entries_)
-    if (entry->id == found->move) entry->useful.fetch_add(1);
-  return std::exchange(found->move, StrategyId::kNone);
+    if (entry->id == move) entry->useful.fetch_add(1);
+  taken_up_to = settled_.back().order;
+  for (Settled& settled : settled_)
+    if (settled.thread == found->thread) settled.move = StrategyId::kNone;
+  return move;
 }
 
 StrategyId Ladder::move_of(uint64_t incident) {

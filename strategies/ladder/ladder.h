@@ -65,7 +65,8 @@ class Ladder final : public OomHandler {
   uint64_t note_optimizer_step() noexcept { return ++optimizer_steps_; }
   std::vector<StrategyCounts> counts();
 
-  // The plan move that the last unwind of this thread, or else of any, chose; taken. kNone: none.
+  // The plan move that the last unwind of this thread chose, or where that was taken or there was none, of
+  // another thread's since then; taken, with what that thread's earlier unwinds chose. kNone: none.
   StrategyId take_chosen_move(uint64_t* incident);
   // The move of one incident, not taken.
   StrategyId move_of(uint64_t incident);
@@ -112,11 +113,13 @@ class Ladder final : public OomHandler {
   Entries entries_ SPILLWAY_GUARDED_BY(mutex_);
   uint64_t next_id_ SPILLWAY_GUARDED_BY(mutex_) = 1;
   struct Settled {
-    uint64_t incident;
+    uint64_t order, incident;
     size_t thread;
-    StrategyId move;
+    bool unwound;
+    StrategyId move;  // until it is taken
     std::string story;
   };
+  Settled* find_chosen_move() SPILLWAY_REQUIRES(mutex_);
   std::vector<Settled> settled_ SPILLWAY_GUARDED_BY(mutex_);  // the latest, oldest first
   IncidentSummary last_ SPILLWAY_GUARDED_BY(mutex_);
 };

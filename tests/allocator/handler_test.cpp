@@ -50,6 +50,16 @@ TEST_F(Handler, IsToldTheRequestAndRunsWithoutTheLock) {
   EXPECT_EQ(memory().rescued, 1u);
 }
 
+TEST_F(Handler, IsToldWhichAttemptItIs) {
+  std::vector<uint32_t> attempts;
+  handler.script = [&](PendingRequest& request) {
+    attempts.push_back(request.event.attempt);
+    return LadderOutcome::kGranted;
+  };
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(get(40 * kMiB), 0u) << "it is not";
+  EXPECT_EQ(attempts, (std::vector<uint32_t>{0, 1, 2, 0, 1, 2}));
+}
+
 // Others may have filled the card before this process uses it for the first time.
 TEST_F(Handler, IsAskedWhereTheDeviceWasFullFromTheStart) {
   restart();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <future>
+#include <thread>
 
 #include "allocator/tiers/gate.h"
 #include "tests/allocator/simulated.h"
@@ -335,6 +337,54 @@ TEST_F(LadderTest, HandsOutTheChosenMoveOnce) {
   EXPECT_EQ(ladder->take_chosen_move(&incident), last_id);
   EXPECT_EQ(incident, failure->event.incident);
   EXPECT_EQ(ladder->take_chosen_move(nullptr), StrategyId::kNone);
+}
+
+TEST_F(LadderTest, ATakenMoveIsTheThreadsLast) {
+  add("first", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsUnwinding);
+  get(40 * kMiB);
+  ladder->remove(last_id);
+  add("second", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsUnwinding);
+  get(40 * kMiB);
+  EXPECT_EQ(ladder->take_chosen_move(nullptr), last_id);
+  EXPECT_EQ(ladder->take_chosen_move(nullptr), StrategyId::kNone) << "the first was chosen long ago";
+}
+
+TEST_F(LadderTest, AMoveOfAnotherThreadIsGivenToWhoHasNone) {
+  add("move", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsUnwinding);
+  const auto unwind_elsewhere = [&] {
+    uint64_t unread = 0;
+    std::thread([&] { allocator->allocate(kDevice, {40 * kMiB, {}, 0}, &unread, nullptr); }).join();
+  };
+  for (int backward = 0; backward < 2; ++backward) {
+    unwind_elsewhere();
+    EXPECT_EQ(ladder->take_chosen_move(nullptr), last_id) << backward;
+    EXPECT_EQ(ladder->take_chosen_move(nullptr), StrategyId::kNone);
+    get(40 * kMiB);
+    EXPECT_EQ(ladder->take_chosen_move(nullptr), last_id) << backward;
+  }
+}
+
+TEST_F(LadderTest, AMoveOfAnotherThreadStaysThatOnesForWhoHasTakenItsOwn) {
+  add("move", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsUnwinding);
+  for (const bool other_first : {true, false}) {
+    std::promise<void> unwound, ask;
+    StrategyId taken = StrategyId::kNone;
+    if (!other_first) get(40 * kMiB);
+    std::thread other([&] {
+      uint64_t unread = 0;
+      allocator->allocate(kDevice, {40 * kMiB, {}, 0}, &unread, nullptr);
+      unwound.set_value();
+      ask.get_future().wait();
+      taken = ladder->take_chosen_move(nullptr);
+    });
+    unwound.get_future().wait();
+    if (other_first) get(40 * kMiB);
+    EXPECT_EQ(ladder->take_chosen_move(nullptr), last_id);
+    EXPECT_EQ(ladder->take_chosen_move(nullptr), StrategyId::kNone) << "the other thread has not asked yet";
+    ask.set_value();
+    other.join();
+    EXPECT_EQ(taken, last_id);
+  }
 }
 
 TEST_F(LadderTest, StitchesACheckerboard) {
