@@ -14,7 +14,9 @@ HeapState::HeapState(AllocatorContext& context, std::unique_ptr<Device> opened, 
       pages(Quota(device_index, context.budget, context.guests[device_index])),
       handles(page_bytes, context.handle_rule),
       tiers(context),
-      step_clock(context.table) {}
+      step_clock(context.table) {
+  tiling.follow_pins(&context.pins);
+}
 
 uint64_t HeapState::need() const {
   const uint64_t all = usage.live().bytes + usage.pending().bytes;

@@ -42,7 +42,7 @@ class Growth {
 
   // reuse_idle.cpp
   void reuse_idle(Miss& miss);
-  Block* idle_hole(const Miss& miss) SPILLWAY_REQUIRES(heap_.lock);
+  Block* idle_hole(const Miss& miss, const Pins& pins) SPILLWAY_REQUIRES(heap_.lock);
 
   HeapState& heap_;
   Reclaimer& reclaimer_;

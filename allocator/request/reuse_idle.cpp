@@ -13,7 +13,7 @@ constexpr uint64_t kReusedShare = 8;
 }  // namespace
 
 // The smallest hole that has all pages the claim needs; null: none has, or enough has been reused.
-Block* Growth::idle_hole(const Miss& miss) {
+Block* Growth::idle_hole(const Miss& miss, const Pins& pins) {
   const Arena& arena = *miss.place.arena;
   const uint64_t need = miss.place.placement.need_bytes;
   if (heap_.pages.at_hand(miss.pages) >= need || (reused_bytes_ + need) * kReusedShare > heap_.pages.held())
@@ -21,7 +21,7 @@ Block* Growth::idle_hole(const Miss& miss) {
   const uint64_t kept = heap_.tiling.kept_bytes(arena, miss.waits());
   Block* found = nullptr;
   arena.each_hole(need, [&](Block* hole) {
-    const bool serves = arena.whole_handles(range_of(hole)).bytes() >= need && hole->size < kept;
+    const bool serves = movable_handles(arena, hole, pins).bytes() >= need && hole->size < kept;
     if (serves && (found == nullptr || hole->size < found->size)) found = hole;
   });
   return found;
@@ -37,7 +37,7 @@ void Growth::reuse_idle(Miss& miss) {
   uint64_t order = 0;
   {
     const Locked guard(heap_.lock);
-    if (idle_hole(miss) == nullptr) return;
+    if (idle_hole(miss, heap_.shared.pinned()) == nullptr) return;
     order = heap_.order;
   }
   if (!heap_.device->idle(arena.stream())) return;
@@ -45,9 +45,10 @@ void Growth::reuse_idle(Miss& miss) {
   {
     const Locked guard(heap_.lock);
     arena.drained_order = std::max(arena.drained_order, order);
-    Block* hole = idle_hole(miss);
+    const Pins pins = heap_.shared.pinned();
+    Block* hole = idle_hole(miss, pins);
     if (hole == nullptr || hole->tag > arena.drained_order) return;
-    const AddressRange range = last_within(arena, arena.whole_handles(range_of(hole)), need);
+    const AddressRange range = last_within(arena, movable_handles(arena, hole, pins), need);
     if (range.bytes() == 0) return;
     idle.push_back({&arena, arena.claim_pages(hole, range), range});
     reused_bytes_ += range.bytes();

@@ -132,7 +132,9 @@ std::optional<WaitingRequest::Shortfall> WaitingRequest::shortfall() const {
 }
 
 uint64_t WaitingRequest::lacking(const Shortfall& missing) const {
-  const uint64_t idle = heap_.tiling.idle_bytes().all - missing.placement.idle_bytes;
+  const uint64_t all = heap_.tiling.idle_bytes().all;
+  // The place may have pinned ones, which are not among them.
+  const uint64_t idle = all - std::min(all, missing.placement.idle_bytes);
   return missing.bytes - std::min(missing.bytes, idle);
 }
 

@@ -14,12 +14,28 @@ bool gives_idle_pages(const Arena& arena) {
 
 }  // namespace
 
+// The longest run of whole handles in a hole of which none is pinned: others know their memory, whatever lies
+// there.
+AddressRange movable_handles(const Arena& arena, const Block* hole, const Pins& pins) {
+  const AddressRange whole = arena.whole_handles(range_of(hole));
+  if (!pins.cover(whole.begin, whole.bytes())) return whole;
+  AddressRange longest{whole.begin, whole.begin}, run = longest;
+  for (uint64_t at = whole.begin; at < whole.end;) {
+    const AddressRange handle = arena.handle_at(at);
+    at = handle.end;
+    run = pins.cover(handle.begin, handle.bytes()) ? AddressRange{at, at} : AddressRange{run.begin, at};
+    if (run.bytes() > longest.bytes()) longest = run;
+  }
+  return longest;
+}
+
 IdleBytes Tiling::idle_bytes() const {
   IdleBytes idle;
+  const Pins pins = pinned();
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena)) continue;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
-      const uint64_t bytes = arena->whole_handles(range_of(hole)).bytes();
+      const uint64_t bytes = movable_handles(*arena, hole, pins).bytes();
       idle.all += bytes;
       if (hole->tag <= arena->drained_order) idle.drained += bytes;
     });
@@ -29,10 +45,11 @@ IdleBytes Tiling::idle_bytes() const {
 
 std::vector<Tiling::IdleHole> Tiling::idle_holes(uint64_t pool) const {
   std::vector<IdleHole> holes;
+  const Pins pins = pinned();
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena) || (pool != kEveryPool && arena->pool() != pool)) continue;
     arena->each_hole(page_bytes_, [&](Block* hole) {
-      const AddressRange whole = arena->whole_handles(range_of(hole));
+      const AddressRange whole = movable_handles(*arena, hole, pins);
       if (whole.bytes() != 0 && hole->tag <= arena->drained_order)
         holes.push_back({arena.get(), hole, whole});
     });
@@ -78,12 +95,13 @@ std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool, Round ro
 Arena* Tiling::most_undrained(const std::vector<Arena*>& skipped) const {
   Arena* found = nullptr;
   uint64_t most = 0;
+  const Pins pins = pinned();
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena) || std::find(skipped.begin(), skipped.end(), arena.get()) != skipped.end())
       continue;
     uint64_t bytes = 0;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
-      if (hole->tag > arena->drained_order) bytes += arena->whole_handles(range_of(hole)).bytes();
+      if (hole->tag > arena->drained_order) bytes += movable_handles(*arena, hole, pins).bytes();
     });
     if (bytes <= most) continue;
     most = bytes;

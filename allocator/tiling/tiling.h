@@ -3,6 +3,7 @@
 // Thread-safety: guarded by the heap's lock. Ownership: of the arenas and their blocks; pages are the page
 // pool's. Invariants: those of each arena; an arena's pool flags are those of its pool.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "allocator/pages/supply/page_reservation.h"
+#include "allocator/tiers/choice/pins.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/tiling/page_map.h"
 #include "allocator/tiling/pool_settings.h"
@@ -24,16 +26,20 @@ struct IdleRange {
   bool unmapped = false;
 };
 
-// Whole handles in free blocks, of arenas that give pages; drained: nothing queued can touch them any more.
+// Whole handles in free blocks, of arenas that give pages, without pinned ones; drained: nothing queued can
+// touch them any more.
 struct IdleBytes {
   uint64_t drained = 0, all = 0;
 };
+AddressRange movable_handles(const Arena& arena, const Block* hole, const Pins& pins);
 
 class Tiling {
  public:
   Tiling(uint8_t device, uint64_t page_bytes, const StreamKnowledge& known,
          DriverMemory driver_memory = DriverMemory::kNoPools)
       : page_bytes_(page_bytes), known_streams_(known), slab_(device), pools_(driver_memory) {}
+  // Ranges that must stay where they are, used or free. `pins` may change; null: none.
+  void follow_pins(const std::atomic<Pins (*)()>* pins) { pins_ = pins; }
 
   // Made when first asked for.
   Arena& arena_for(StreamId stream, uint64_t pool, bool small) {
@@ -92,6 +98,10 @@ class Tiling {
     Block* hole;
     AddressRange whole;
   };
+  Pins pinned() const {
+    Pins (*const source)() = pins_ == nullptr ? nullptr : pins_->load();
+    return source == nullptr ? Pins{} : source();
+  }
   std::vector<IdleHole> idle_holes(uint64_t pool) const;  // the largest first
   std::optional<IdleRange> take_larger_handle(uint64_t pool);
   void look_up(StreamId stream, uint64_t pool, bool small);
@@ -103,6 +113,7 @@ class Tiling {
   Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
   const uint64_t page_bytes_;
   const StreamKnowledge& known_streams_;
+  const std::atomic<Pins (*)()>* pins_ = nullptr;
   const Arena* kept_arena_ = nullptr;
   uint64_t kept_bytes_ = 0;
   BlockSlab slab_;

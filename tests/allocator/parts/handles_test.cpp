@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 
 #include "allocator/pages/supply/handle_sizes.h"
 #include "allocator/pages/supply/page_reservation.h"
@@ -60,6 +61,29 @@ TEST_F(HandlesTest, IdleIsOnlyWhatIsIdleWhole) {
   EXPECT_EQ(tiling_.idle_bytes().all, 12 * kPage);
   arena().take(hole, 2 * kPage, 1);
   EXPECT_EQ(tiling_.idle_bytes().all, 8 * kPage) << "half of the first handle is in use";
+}
+
+TEST_F(HandlesTest, PinnedOnesStayThoughNothingIsOnThem) {
+  static uint64_t pinned = 0;
+  static const std::atomic<Pins (*)()> pins{[] {
+    Pins one;
+    one.add(pinned, 1);
+    return one;
+  }};
+  tiling_.follow_pins(&pins);
+  Block* hole = free(allocate({2, 3, 4, 3}));
+  pinned = hole->address + 6 * kPage;  // in the handle of four
+  EXPECT_EQ(tiling_.idle_bytes().all, 5 * kPage) << "the longer run beside it";
+  std::vector<IdleRange> taken = tiling_.take_idle(5 * kPage);
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].range.end, kBase + 5 * kPage);
+  EXPECT_EQ(tiling_.idle_bytes().all, 3 * kPage);
+  taken = tiling_.take_idle(UINT64_MAX);
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].range.begin, kBase + 9 * kPage);
+  EXPECT_TRUE(tiling_.take_idle(kPage).empty()) << "the pinned one is left";
+  tiling_.follow_pins(nullptr);
+  EXPECT_EQ(tiling_.take_idle(kPage).size(), 1u);
 }
 
 TEST_F(HandlesTest, WholeHandlesAreTakenThatFit) {

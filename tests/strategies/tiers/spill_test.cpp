@@ -96,6 +96,23 @@ TEST_F(Spill, NeverMovesWhatIsPinnedOrShared) {
   EXPECT_EQ(get(8 * kMiB), 0u) << "all that is left is pinned, shared or elsewhere";
 }
 
+// NCCL may know the memory, whatever lies there.
+TEST_F(Spill, NeverMovesWhatIsPinnedAndFree) {
+  static uint64_t pinned = 0;
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  pinned = blocks[0];
+  set_pins(*allocator, [] {
+    Pins pins;
+    pins.add(pinned, 10 * kMiB);
+    return pins;
+  });
+  put(blocks[0]);
+  put(blocks[2]);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 10 * kMiB) << "of the other one";
+  EXPECT_EQ(get(24 * kMiB), 0u) << "32 MiB at most, of which 10 are pinned";
+  EXPECT_EQ(get(10 * kMiB), blocks[0]);
+}
+
 TEST_F(Spill, AsksForPinsNoMoreOftenForMoreBlocks) {
   static int asked = 0;
   set_pins(*allocator, [] {
