@@ -82,7 +82,9 @@ SpillResult Spiller::to_file(std::vector<Move>& moves, const SpillPlace& where, 
   if (where.come_to_rest()) file_.write_all(moves);
   {
     const SharedLocked mapping(heap_.mappings_mutex);
+    const Pins pins = heap_.shared.pinned();
     for (Move& move : moves) {
+      if (pins.cover(move.range.begin, move.range.bytes())) move.done = false;
       CUresult result = move.done ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
       if (move.done) {
         move.from = migration_.pages_in(move.block, move.range);

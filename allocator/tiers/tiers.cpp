@@ -30,6 +30,13 @@ void for_each_heap_but(Allocator& allocator, DeviceId except, Do act) {
 
 }  // namespace
 
+void wait_for_moves(Allocator& allocator) noexcept {
+  for_each_heap_but(allocator, DeviceId{-1}, [](DeviceHeap& heap) {
+    if (heap.state().forked()) return;
+    const Locked none_is_under_way(heap.state().mappings_mutex);
+  });
+}
+
 uint64_t others_kept_host_bytes(Allocator& allocator, DeviceId except) noexcept {
   uint64_t bytes = 0;
   for_each_heap_but(allocator, except,

@@ -52,6 +52,9 @@ struct SpillResult {
 // What must stay where it is: asked once for each choice of blocks, under a device's lock, and so must call
 // nothing of the allocator's. Set before the first request; null: nothing must.
 void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
+// Returns when nothing that is pinned by now moves any more: moves that are under way have ended, and those
+// that were only chosen leave it out.
+void wait_for_moves(Allocator& allocator) noexcept;
 
 // The block that begins at `address` is about to be used by work that is queued after this call.
 void touch(Allocator& allocator, uint64_t address, const BlockAccess& access = {}) noexcept;

@@ -110,7 +110,8 @@ SPILLWAY_API spillway_status spillway_block_done(void* address);
 /* The block is like any other again. What lies in the file is brought back: the errors are those of `touch`,
  * and the block is registered still. */
 SPILLWAY_API spillway_status spillway_block_remove(void* address);
-/* Memory that must not move (exported, registered with NCCL or RDMA): counted, undone by as many unpins. */
+/* Memory that must not move (exported, registered with NCCL or RDMA): counted, undone by as many unpins. A
+ * move that is under way is waited for. */
 SPILLWAY_API spillway_status spillway_pin(void* address, uint64_t bytes);
 SPILLWAY_API spillway_status spillway_unpin(void* address);
 

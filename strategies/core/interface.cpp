@@ -160,6 +160,7 @@ spillway_status spillway_block_remove(void* address) {
 spillway_status spillway_pin(void* address, uint64_t bytes) {
   if (address == nullptr || bytes == 0) return refuse(SPILLWAY_INVALID, "spillway_pin: nothing to pin");
   Process::get().tags().pin(spillway::address_of(address), bytes);
+  if (spillway::Allocator* allocator = Process::get().allocator()) spillway::wait_for_moves(*allocator);
   return SPILLWAY_OK;
 }
 

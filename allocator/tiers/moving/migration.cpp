@@ -143,14 +143,22 @@ void Migration::move_from_host(const std::vector<Move*>& moves, const PageSource
   measured(Tier::kHost, host.copied_bytes(), host.copies_us());
 }
 
+std::vector<Move*> Migration::movable(std::vector<Move>& moves) const {
+  std::vector<Move*> ordered = beside_neighbours(moves, kMostBytes);
+  const Pins pins = heap_.shared.pinned();
+  std::erase_if(ordered,
+                [&](const Move* move) { return pins.cover(move->range.begin, move->range.bytes()); });
+  return ordered;
+}
+
 void Migration::move_out(std::vector<Move>& moves, const Provide& provide) {
-  const std::vector<Move*> ordered = beside_neighbours(moves, kMostBytes);
+  const std::vector<Move*> ordered = movable(moves);
   move_to_host(those(ordered, goes_to_host), provide);
   remap(those(ordered, goes_to_host, false), provide);
 }
 
 void Migration::move_in(std::vector<Move>& moves, const PageSource& pages) {
-  const std::vector<Move*> ordered = beside_neighbours(moves, kMostBytes);
+  const std::vector<Move*> ordered = movable(moves);
   move_from_host(those(ordered, comes_from_host), pages);
   remap(those(ordered, comes_from_host, false),
         [&](Move& move) { return pages(move.range.bytes(), &move.to); });

@@ -27,7 +27,8 @@ class Migration {
   Migration(HeapState& heap, BlockReleaser& releaser, const HostMemory& host)
       : heap_(heap), releaser_(releaser), host_(host) {}
 
-  // These set `done` in each; the tiling still has the old pages. `mappings_mutex` is held.
+  // These set `done` in each; the tiling still has the old pages. `mappings_mutex` is held. Ranges that
+  // were pinned since the moves were chosen are left out.
   void move_out(std::vector<Move>& moves, const Provide& provide);
   void move_in(std::vector<Move>& moves, const PageSource& pages);
   // Once for each block of `moves`; those that were freed meanwhile go now.
@@ -46,6 +47,7 @@ class Migration {
 
  private:
   struct Begun;
+  std::vector<Move*> movable(std::vector<Move>& moves) const;
   void move_to_host(const std::vector<Move*>& moves, const Provide& provide);
   void move_from_host(const std::vector<Move*>& moves, const PageSource& pages);
   void remap(const std::vector<Move*>& moves, const Provide& provide);
