@@ -171,11 +171,11 @@ Plan Run::for_devices(Plan plan) {
                                    is_on_peer(plan.gradients) || is_on_peer(plan.offload_to)));
   if (fits) return plan;
   plan.placement = config_.plan.placement;
-  plan.pipeline = config_.plan.pipeline;
   plan.peers = config_.plan.peers;
   if (is_alone)
     for (Place* place : {&plan.optimizer, &plan.parameters, &plan.gradients, &plan.offload_to})
       if (is_on_peer(*place)) *place = Place::kHost;
+  plan.pipeline = plan.streams() ? 1 : config_.plan.pipeline;
   choose_peers(&plan, shape_, machine_);
   warn_of("the checkpoint's plan has more devices than the " + std::to_string(devices_.size()) +
           " of this run: goes on with " + to_string(plan));
