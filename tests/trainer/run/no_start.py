@@ -34,7 +34,8 @@ class NoStart(unittest.TestCase):
                    BUILD / "bin/spillway-train", "--config", self.folder / "config.toml", "--set", "run.out=" +
                    str(self.folder / "run"), "--set", f"data.corpus={self.folder / 'corpus.txt'}", "--limit", limit,
                    *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ, OMP_NUM_THREADS="1"))
+        return subprocess.run(command, capture_output=True, text=True, timeout=60,
+                              env=dict(os.environ, OMP_NUM_THREADS="1"))
 
     def files(self):
         return {path.name: path.read_bytes() for path in (self.folder / "run").iterdir() if path.is_file()}
