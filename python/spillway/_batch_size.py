@@ -6,7 +6,7 @@ import logging
 import sys
 import typing
 
-from ._functions import check_callable
+from ._functions import check_callable, name_of
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
 
 log = logging.getLogger("spillway")
@@ -23,9 +23,10 @@ def _empty_caches() -> None:
 def _check_call(function: typing.Callable[..., typing.Any], args: tuple) -> None:
     names = list(inspect.signature(function).parameters)
     if len(names) < len(args) + 1:
-        given = ", ".join(f"{name}={value}" for name, value in zip(names[1:], args[1:]))
-        raise TypeError(f"Batch size was passed into `{function.__name__}` as the first argument when called. "
-                        f"Remove this as the decorator already does so: `{function.__name__}({given})`")
+        name = name_of(function)
+        given = ", ".join(f"{one}={value}" for one, value in zip(names[1:], args[1:]))
+        raise TypeError(f"Batch size was passed into `{name}` as the first argument when called. "
+                        f"Remove this as the decorator already does so: `{name}({given})`")
 
 
 def find_executable_batch_size(function: typing.Optional[typing.Callable[..., typing.Any]] = None,
@@ -75,19 +76,20 @@ def find_executable_batch_size(function: typing.Optional[typing.Callable[..., ty
     def with_size(*args: typing.Any, **kwargs: typing.Any) -> typing.Any:
         _check_call(function, args)
         _empty_caches()
+        outer = sys.exc_info()[1]
         failure: typing.Optional[BaseException] = None
         while (size := sizes[key]) > 0:
             try:
                 return function(size, *args, **kwargs)
             except Exception as error:
-                if not is_out_of_memory(error):
+                if not is_out_of_memory(error, outer):
                     raise
                 failure = error
             # Outside `except`: until here the exception has kept the failed call's tensors.
             release_tensors(failure)
             _empty_caches()
             sizes[key] = reduced(size)
-            log.warning("%s: %s; batch size %d instead of %d", function.__name__, summary(failure), sizes[key], size)
+            log.warning("%s: %s; batch size %d instead of %d", name_of(function), summary(failure), sizes[key], size)
         raise RuntimeError("No executable batch size found, reached zero.") from failure
 
     return with_size

@@ -4,6 +4,11 @@ import inspect
 import typing
 
 
+def name_of(function: typing.Any) -> str:
+    """A functools.partial and an object that can be called have no name of their own."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
 def check_callable(function: typing.Any, decorator: str) -> None:
     """Raises TypeError for what runs only after it has returned: the decorator would see none of its failures."""
     if not callable(function):
@@ -19,6 +24,5 @@ def check_callable(function: typing.Any, decorator: str) -> None:
         kind = "an async function"
     else:
         return
-    name = getattr(function, "__name__", type(function).__name__)
-    raise TypeError(f"spillway.{decorator}: {name} is {kind}: it has not begun when it returns, so that nothing of it "
-                    "can be done again. Decorate a plain function that it calls")
+    raise TypeError(f"spillway.{decorator}: {name_of(function)} is {kind}: it has not begun when it returns, so that "
+                    "nothing of it can be done again. Decorate a plain function that it calls")

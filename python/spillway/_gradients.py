@@ -219,7 +219,7 @@ def wait_for_autograd(devices: typing.Iterable["torch.device"]) -> None:
     import torch
 
     for device in devices:
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
             leaf = torch.empty(0, device=device, requires_grad=True)
             output = leaf.view(0, 1)
             torch.autograd.grad([output], [leaf], [output.detach()])

@@ -4,6 +4,8 @@ import typing
 import weakref
 from collections.abc import Iterable, Mapping
 
+from ._ranks.wrappers import Wrappers, has_other_ranks
+
 if typing.TYPE_CHECKING:
     import torch
 
@@ -19,6 +21,7 @@ class Models:
     def __init__(self, model: typing.Any) -> None:
         """Raises TypeError and ValueError for what is no model."""
         self._given: typing.Optional[list[typing.Any]] = None if model is None else list(_parts(model))
+        self.wrappers = Wrappers()
         if self._given == []:
             raise ValueError("spillway.step: model has no module and no tensor in it: no gradient would be known")
 
@@ -33,7 +36,8 @@ class Models:
         return modules, tensors
 
     def now(self, arguments: Arguments) -> "Trained":
-        """All modules, and the tensors whose gradients the function computes or may compute; each once."""
+        """All modules, and the tensors whose gradients the function computes or may compute; each once. With other
+        ranks there, the modules' DDP and FSDP wrappers too."""
         import torch
 
         modules: dict[int, torch.nn.Module] = {}
@@ -46,17 +50,27 @@ class Models:
                 tensors[id(one)] = one
             else:
                 tensors.update((id(tensor), tensor) for group in one.param_groups for tensor in group["params"])
-        while waiting:  # as modules() and parameters(), which take most of a millisecond
-            module = waiting.pop()
-            if id(module) not in modules:
-                modules[id(module)] = module
-                waiting += [one for one in module._modules.values() if one is not None]
-        for module in modules.values():
-            own = module._parameters.values()
-            # One that is frozen may be so until the function trains it: a gradient that it has is from before.
-            tensors.update((id(one), one) for one in own
-                           if one is not None and (one.requires_grad or one.grad is not None))
+        _add(waiting, modules, tensors)
+        if has_other_ranks():
+            _add(self.wrappers.around(modules.values(), tensors.values()), modules, tensors)
         return list(modules.values()), list(tensors.values())
+
+
+def _add(waiting: list["torch.nn.Module"], modules: dict[int, "torch.nn.Module"],
+         tensors: dict[int, "torch.Tensor"]) -> None:
+    """As modules() and parameters(), which take most of a millisecond."""
+    new = []
+    while waiting:
+        module = waiting.pop()
+        if id(module) not in modules:
+            modules[id(module)] = module
+            new.append(module)
+            waiting += [one for one in module._modules.values() if one is not None]
+    for module in new:
+        own = module._parameters.values()
+        # One that is frozen may be so until the function trains it: a gradient that it has is from before.
+        tensors.update((id(one), one) for one in own
+                       if one is not None and (one.requires_grad or one.grad is not None))
 
 
 def _parts(model: typing.Any) -> typing.Iterator[typing.Any]:

@@ -22,9 +22,11 @@ _TEXTS = (
 _GROUP = getattr(builtins, "BaseExceptionGroup", ())  # of Python 3.11
 
 
-def causes(error: BaseException) -> typing.Iterator[BaseException]:
-    """The exception, what it was raised from or while handling, and the members of groups; each once."""
-    seen: set[int] = set()
+def causes(error: BaseException,
+           outer: typing.Optional[BaseException] = None) -> typing.Iterator[BaseException]:
+    """The exception, what it was raised from or while handling, and the members of groups; each once. `outer` and what
+    is reached through it alone are left out."""
+    seen = {id(outer)}
     waiting: list[typing.Optional[BaseException]] = [error]
     while waiting:
         one = waiting.pop()
@@ -46,12 +48,15 @@ def _says_so(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException, outer: typing.Optional[BaseException] = None) -> bool:
     """Whether the exception, or one that it was raised from or while handling, says that memory ran out.
+
+    outer  the exception that was handled (`sys.exc_info()[1]`) before the work began in which `error` was raised.
+           Python makes it the context of all that are raised meanwhile, and it says nothing of this work.
 
     Thread-safe. Imports nothing: without PyTorch in the process only the texts decide.
     """
-    return any(_says_so(one) for one in causes(error))
+    return any(_says_so(one) for one in causes(error, outer))
 
 
 def release_tensors(error: BaseException) -> None:

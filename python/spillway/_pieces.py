@@ -28,14 +28,20 @@ def _parts(value: typing.Any) -> typing.Optional[dict[typing.Any, typing.Any]]:
 
 
 def _like(value: typing.Any, parts: typing.Iterable[typing.Any]) -> typing.Any:
-    """A container as `value` is, with other parts."""
+    """A container as `value` is, with other parts. Raises ValueError for one whose copy may share its content."""
     if isinstance(value, tuple):
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, MutableMapping) and not isinstance(value, dict) and not hasattr(type(value), "__copy__"):
+        raise ValueError(f"spillway.step: a {type(value).__name__} among the arguments cannot be cut into rows: it has "
+                         "no __copy__, and a piece's rows would take the place of its own. Pass a dict")
     result = copy.copy(value)
     if isinstance(value, list):
         result[:] = parts
         return result
-    for key, part in zip(list(value), parts):  # not by update(), which ModelOutput of transformers refuses
+    attributes = getattr(result, "__dict__", {})
+    for key, part in zip(list(value.keys()), parts):  # not by update(), which ModelOutput of transformers refuses
+        if key in attributes and attributes[key] is value[key]:
+            attributes[key] = part  # of a dictionary that has its values twice
         result[key] = part
     return result
 
@@ -83,13 +89,15 @@ def _is_written(thing: typing.Any) -> bool:
     return isinstance(thing, io.IOBase) and (thing.closed or not thing.readable())
 
 
-def _first_with_rows(arguments: Arguments) -> typing.Optional["torch.Tensor"]:
-    return next((tensor for tensor in tensors_of(leaves_of(arguments)) if tensor.dim()), None)
+def first_with_rows(leaves: list[typing.Any]) -> typing.Any:
+    """The first tensor with a dimension; else the first NumPy array; None where there is neither."""
+    first = next((tensor for tensor in tensors_of(leaves) if tensor.dim()), None)
+    return next((leaf for leaf in leaves if _is_array(leaf) and leaf.ndim), None) if first is None else first
 
 
 def rows_of(arguments: Arguments) -> int:
-    """The first dimension of the first tensor that has one; 0 without such."""
-    first = _first_with_rows(arguments)
+    """Its first dimension; 0 without such."""
+    first = first_with_rows(leaves_of(arguments))
     return 0 if first is None else first.shape[0]
 
 
@@ -107,7 +115,7 @@ class Cut:
         self._known: dict[_Place, bool] = {}  # whether the container there has a part for each row
 
     def __call__(self, arguments: Arguments, rows: int, first: int, end: int) -> Arguments:
-        counted = _first_with_rows(arguments)
+        counted = first_with_rows(leaves_of(arguments))
 
         def cut(value: typing.Any, place: _Place) -> typing.Any:
             if _has_rows(value, rows):
@@ -124,7 +132,7 @@ class Cut:
                 {name: cut(one, (name,)) for name, one in kwargs.items()})
 
     def _is_of_rows(self, value: typing.Any, parts: dict[typing.Any, typing.Any], rows: int, place: _Place,
-                    counted: typing.Optional["torch.Tensor"]) -> bool:
+                    counted: typing.Any) -> bool:
         if not _may_be_of_rows(value):
             return False
         if len(parts) != rows:
@@ -142,10 +150,13 @@ class Cut:
         return self._known[place]
 
 
-def _has_rows(value: typing.Any, rows: int) -> bool:
+def _is_array(value: typing.Any) -> bool:
     numpy = sys.modules.get("numpy")
-    is_array = _is_tensor(value) or (numpy is not None and isinstance(value, numpy.ndarray))
-    return is_array and value.ndim > 0 and value.shape[0] == rows
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _has_rows(value: typing.Any, rows: int) -> bool:
+    return (_is_tensor(value) or _is_array(value)) and value.ndim > 0 and value.shape[0] == rows
 
 
 def _may_be_of_rows(container: typing.Any) -> bool:
@@ -191,9 +202,9 @@ def join(results: list[typing.Any], weights: list[float]) -> typing.Any:
     if first is None:
         return None
     if isinstance(first, MutableMapping):
-        _check_same([list(result) for result in results])
+        _check_same([list(result.keys()) for result in results])
         joined = copy.copy(first)
-        for key in first:
+        for key in list(first.keys()):
             joined[key] = join([result[key] for result in results], weights)
         return joined
     if isinstance(first, (tuple, list)):

@@ -1,14 +1,19 @@
 """One call of a function that is redone when memory runs out; what spillway.step keeps about the function."""
 import gc
 import logging
+import sys
 import typing
 
 from ._containers import ContainersBefore
+from ._functions import name_of
 from ._gradients import CannotUndo, GradientsBefore, Unchanged, arriving, scale_new, wait_for_autograd
 from ._models import Models
 from ._optimizers import watched
 from ._out_of_memory import summary, is_out_of_memory, release_tensors
-from ._pieces import Arguments, Cut, check_joinable, check_repeatable, join, leaves_of, rows_of, tensors_of
+from ._pieces import (Arguments, Cut, check_joinable, check_repeatable, first_with_rows, join, leaves_of, rows_of,
+                      tensors_of)
+from ._ranks.wrappers import exchanges, has_other_ranks
+from ._restored import Restored
 from ._undo import Buffers, Undo
 
 if typing.TYPE_CHECKING:
@@ -27,7 +32,7 @@ _IN_A_REDO = ("spillway.step: the call was done again because memory ran out. Wh
 class Recovery:
     """What spillway.step keeps about one function: the attribute `recovery` of the decorated function."""
 
-    def __init__(self, function: typing.Callable[..., typing.Any], models: Models, restore: typing.Iterable[object],
+    def __init__(self, function: typing.Callable[..., typing.Any], models: Models, restore: Restored,
                  make_room: typing.Any, attempts: int, split: typing.Union[bool, str],
                  count: typing.Optional[typing.Callable[..., float]], ranks_bound: float = 60.0) -> None:
         if not isinstance(attempts, int):
@@ -45,13 +50,13 @@ class Recovery:
         self._make_room = _functions_of(make_room)
         self._attempts, self._count = attempts, count
         # For this package.
-        self.split, self.others, self.ranks_bound = split, list(restore), ranks_bound
+        self.split, self.others, self.ranks_bound = split, restore, ranks_bound
         self.buffers = Buffers()
         self.cut = Cut()
-        self.name = getattr(function, "__name__", type(function).__name__)
+        self.name = name_of(function)
         self.pieces_known = False  # that the function leaves gradients alone, as it must in pieces
         self.known: typing.Any = None  # the collectives of calls that have succeeded, once there were any
-        self._warned_of_steps = False
+        self._warned_of_steps = self._warned_of_no_rows = False
 
     def run(self, args: tuple, kwargs: dict) -> typing.Any:
         import torch
@@ -74,6 +79,13 @@ class Recovery:
                         "not redone. Call step() outside", self.name, optimizer)
         self._warned_of_steps = True
 
+    def warn_of_no_rows(self) -> None:
+        """Once, and at the first call, for the same reason."""
+        if not self._warned_of_no_rows:
+            log.warning("%s: split: no argument is a tensor or an array with rows, so that nothing can be split",
+                        self.name)
+        self._warned_of_no_rows = True
+
     def _done(self, call: "_Call") -> typing.Any:
         import torch
 
@@ -89,15 +101,19 @@ class _Call:
 
     def __init__(self, owner: Recovery, arguments: Arguments) -> None:
         self._owner, self.arguments = owner, arguments
+        self.outer = sys.exc_info()[1]  # it is the context of what the function raises
         leaves = leaves_of(arguments)
-        check_repeatable(owner.name, leaves, owner.others)
+        check_repeatable(owner.name, leaves, owner.others.objects)
         self.modules, self._parameters = owner._models.of(arguments)
         self._add(leaf for leaf in leaves if _is_trained(leaf))
         self.repeated = False  # because of another rank's failure
-        self.why_not: typing.Optional[str] = None  # what of the modules' work with other ranks cannot be repeated
+        self.why_not: typing.Optional[str] = None  # which of the modules' collectives cannot be repeated
         self.devices = {one.device for one in self._parameters if one.is_cuda}
         self._versions = [(tensor, tensor._version) for tensor in tensors_of(leaves) if not tensor.is_inference()]
-        self._rows = rows_of(arguments) if owner.split else 0
+        counted = first_with_rows(leaves) if owner.split else None
+        if owner.split and counted is None:
+            owner.warn_of_no_rows()
+        self._rows = 0 if counted is None else counted.shape[0]
         self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False
         self._stepped = ""  # the optimizer that the function let step
@@ -111,6 +127,11 @@ class _Call:
         new = {id(one): one for one in tensors if id(one) not in known}
         self._parameters += new.values()
         return list(new.values())
+
+    @property
+    def parameters(self) -> list["torch.Tensor"]:
+        """All that are known."""
+        return self._parameters
 
     def _made(self) -> list["torch.Tensor"]:
         """Parameters that the function has made since the models were asked last; known from now on."""
@@ -131,7 +152,7 @@ class _Call:
         try:
             result = self._call_function(arguments)
         except Exception as error:
-            if not is_out_of_memory(error):
+            if not is_out_of_memory(error, self.outer):
                 raise
             return error
         self._keep(result, weight)
@@ -210,7 +231,7 @@ class _Call:
             with arriving(self._parameters, had, weight, unchanged, contents=not self._owner.pieces_known):
                 result = self._call_function(arguments)
         except Exception as error:
-            if not is_out_of_memory(error):
+            if not is_out_of_memory(error, self.outer):
                 raise _noted(error, _IN_A_REDO) if self._redone else error
             failure = error
         if failure is None:
@@ -242,7 +263,7 @@ class _Call:
         """All that can be. What could not be first, if anything."""
         obstacles: list[CannotUndo] = []
         for step in (containers.restore, undo.restore, lambda: gradients.undo(had), self.check,
-                     lambda: _check_ranks(self.modules, self.why_not)):
+                     self._check_ranks):
             try:
                 step()
             except CannotUndo as obstacle:
@@ -255,6 +276,18 @@ class _Call:
             raise CannotUndo(f"an optimizer ({self._stepped}) began a step inside the function: call step() outside it")
         if any(tensor._version != version for tensor, version in self._versions):
             raise CannotUndo("the function changed a tensor among its arguments in place")
+
+    def _check_ranks(self) -> None:
+        """A redo repeats the collectives of the backward pass, which other ranks do not."""
+        if self.why_not is not None:
+            raise CannotUndo(f"the collectives of its modules cannot be repeated: {self.why_not}")
+        if not has_other_ranks():
+            return
+        wrappers = self._owner._models.wrappers
+        wrappers.search()  # one may have been made after the function's first call
+        for module in (*self.modules, *wrappers.around(self.modules, self._parameters)):
+            if exchanges(module):
+                raise CannotUndo(f"the collectives of its modules cannot be repeated: {type(module).__name__}")
 
     def has_room(self, attempt: int, error: BaseException) -> bool:
         """Frees what can be freed; whether another attempt is worth it. A call's first redo always is: unwinding alone
@@ -304,26 +337,13 @@ def _noted(error: BaseException, text: str) -> BaseException:
 
 
 def _gives(make_room: typing.Callable[[], typing.Any]) -> bool:
-    failure = None
+    outer, failure = sys.exc_info()[1], None
     try:
         return make_room() is not False
     except Exception as error:
-        if not is_out_of_memory(error):
+        if not is_out_of_memory(error, outer):
             raise
         failure = error
     release_tensors(failure)
     log.warning("making room failed: %s", summary(failure))
     return False
-
-
-def _check_ranks(modules: list["torch.nn.Module"], why: typing.Optional[str]) -> None:
-    """A redo repeats the collectives of the backward pass, which other ranks do not."""
-    import torch
-
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()
-            and torch.distributed.get_world_size() > 1):
-        return
-    for module in modules:
-        if why is not None or getattr(module, "require_backward_grad_sync", False) \
-                or hasattr(module, "set_requires_gradient_sync") or type(module).__name__ == "FullyShardedDataParallel":
-            raise CannotUndo("its work with other ranks cannot be repeated" + (f": {why}" if why else ""))

@@ -5,18 +5,20 @@ import typing
 from ._functions import check_callable
 from ._models import Models
 from ._recovery import Recovery
+from ._restored import Restored
 
 Function = typing.TypeVar("Function", bound=typing.Callable[..., typing.Any])
 _Count = typing.Optional[typing.Callable[..., float]]
+_Restore = typing.Union[object, typing.Iterable[object]]
 _MakeRoom = typing.Union[typing.Callable[[], typing.Any], typing.Iterable[typing.Callable[[], typing.Any]]]
 
 
 @typing.overload
-def step(function: Function, *, model: typing.Any = ..., restore: typing.Iterable[object] = ...,
+def step(function: Function, *, model: typing.Any = ..., restore: _Restore = ...,
          make_room: _MakeRoom = ..., attempts: int = ..., split: typing.Union[bool, str] = ...,
          count: _Count = ..., ranks_bound: float = ...) -> Function: ...
 @typing.overload
-def step(*, model: typing.Any = ..., restore: typing.Iterable[object] = ..., make_room: _MakeRoom = ...,
+def step(*, model: typing.Any = ..., restore: _Restore = ..., make_room: _MakeRoom = ...,
          attempts: int = ..., split: typing.Union[bool, str] = ...,
          count: _Count = ..., ranks_bound: float = ...) -> typing.Callable[[Function], Function]: ...
 
@@ -42,20 +44,21 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
                these (`named_parameters()`, `param_groups`). Modules and optimizers are asked at each call, anything
                else once, here. Buffers are known of modules alone. Left out: the modules among the arguments of each
                call, such as `self`, of which one must have a parameter that requires a gradient.
-    restore    objects with state_dict and load_state_dict (a StatefulDataLoader) or get_state and set_state (a
-               torch.Generator) that the function draws from; a GradScaler whose unscale_() it calls.
+    restore    an object, or several, with state_dict and load_state_dict (a StatefulDataLoader) or get_state and
+               set_state (a torch.Generator) that the function draws from; a GradScaler whose unscale_() it calls. The
+               state is copied in each call. Of a module its buffers are put back, and not its parameters.
     make_room  a function without arguments, or several, called in order outside the failed work until one returns
                anything but False, which says that it has nothing to give. The caches are emptied anyway. The first redo
                needs none of them; each further one needs one that gives.
     attempts   most runs of one micro-batch or piece of it.
     split      "mean" (or True): when nothing else helps, the arguments are halved, and again down to one row: every
-               tensor and NumPy array that has as many rows as the first tensor, and every list and tuple that has as
-               many parts. In other lists and tuples, in named tuples and in dictionaries each part is halved by
-               itself; all else stays whole. A list or tuple of as many parts, each of which has as many rows itself,
-               may be either: ValueError, unless earlier pieces have told which. Gradients are those of the mean over
-               all rows; "sum": of losses that are sums. The function must return None, numbers, tensors or containers
-               of them, with as many parts in each piece. Pieces stay as small for later calls:
-               `function.recovery.rows`, None for whole micro-batches again.
+               tensor and NumPy array that has as many rows as the first tensor (without a tensor, the first array), and
+               every list and tuple that has as many parts. In other lists and tuples, in named tuples and in
+               dictionaries each part is halved by itself; all else stays whole. A list or tuple of as many parts, each
+               of which has as many rows itself, may be either: ValueError, unless earlier pieces have told which.
+               Gradients are those of the mean over all rows; "sum": of losses that are sums. The function must return
+               None, numbers, tensors or containers of them, with as many parts in each piece. Pieces stay as small for
+               later calls: `function.recovery.rows`, None for whole micro-batches again.
     count      of the arguments of a call, how much they weigh in the mean: the number of their targets. Left out: the
                number of rows.
     ranks_bound
@@ -76,14 +79,15 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). RuntimeError
     in a redo or in pieces: the function itself changes gradients, and would have changed them twice, or it adds to
     those of a tensor that is not known; zero_grad() must come here too. TypeError: the function is a generator function
-    or async, `model` has something else in it, no module is known, or an iterator that is not in `restore` is among the
-    arguments, from which a redo would take other data. ValueError: `model` has nothing in it. Nothing is redone during
-    a CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
+    or async, `model` or `restore` has something else in it, no module is known, or an iterator that is not in `restore`
+    is among the arguments, from which a redo would take other data. ValueError: `model` has nothing in it. Nothing is
+    redone during a CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
     process's generators meanwhile. Logs to logging.getLogger("spillway").
     """
     model = model if isinstance(model, Models) else Models(model)
+    restore = restore if isinstance(restore, Restored) else Restored(restore)
     if function is None:
         return functools.partial(step, model=model, restore=restore, make_room=make_room, attempts=attempts,
                                  split=split, count=count, ranks_bound=ranks_bound)

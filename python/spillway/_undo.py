@@ -7,11 +7,13 @@ import weakref
 from ._gradients import CannotUndo
 from ._models import version_of
 from ._out_of_memory import is_out_of_memory
+from ._restored import Restored
 
 if typing.TYPE_CHECKING:
     import torch
 
 _Restore = typing.Callable[[], object]
+_NO_NAMES: dict[str, bool] = {}  # of most modules: one for all, because each call notes them
 
 
 def _random_states() -> list[_Restore]:
@@ -31,38 +33,10 @@ def _random_states() -> list[_Restore]:
     return restore
 
 
-def _state_of(thing: typing.Any) -> _Restore:
-    """A function that puts back the state that `thing` has now."""
-    if hasattr(thing, "_per_optimizer_states"):
-        return _state_of_scaler(thing)
-    for get, put in (("state_dict", "load_state_dict"), ("get_state", "set_state"), ("getstate", "setstate")):
-        if hasattr(thing, get) and hasattr(thing, put):
-            state = getattr(thing, get)()
-            return lambda: getattr(thing, put)(state)
-    raise TypeError(f"spillway.step: {type(thing).__name__} in `restore` has neither state_dict and load_state_dict "
-                    "nor get_state and set_state")
-
-
-def _state_of_scaler(scaler: typing.Any) -> _Restore:
-    """Of a GradScaler: which optimizers' gradients unscale_() has passed. state_dict() leaves that out, and waits for
-    the device. The scale itself is changed by update() alone, in place."""
-    scale = scaler._scale
-    version = 0 if scale is None else scale._version
-
-    def copied(states: dict[int, typing.Any]) -> dict[int, typing.Any]:
-        return {key: {**state, "found_inf_per_device": dict(state["found_inf_per_device"])}
-                for key, state in states.items()}
-
-    states = copied(scaler._per_optimizer_states)
-
-    def restore() -> None:
-        now = scaler._scale
-        if now is not None and (now._version != version or (scale is not None and now is not scale)):
-            raise CannotUndo("the function called update() of a gradient scaler")
-        scaler._per_optimizer_states.clear()
-        scaler._per_optimizer_states.update(copied(states))
-
-    return restore
+def _state_of(generator: typing.Any) -> _Restore:
+    """A function that puts back the state that `generator` has now."""
+    state = generator.get_state()
+    return lambda: generator.set_state(state)
 
 
 def _copy(tensor: "torch.Tensor") -> "torch.Tensor":
@@ -94,9 +68,20 @@ class _Buffer(typing.NamedTuple):
         self.module._buffers[self.name] = self.tensor
         if self.copy is not None:
             with torch.inference_mode(self.tensor.is_inference()):  # changed only there
+                self._resize()
                 self.tensor.copy_(self.copy)
         elif version_of(self.tensor) != self.version:
             raise CannotUndo(f"the buffer {self.name} of {type(self.module).__name__} changed, as it had not before")
+
+    def _resize(self) -> None:
+        """As observers for quantization do with the ranges of each channel."""
+        if self.tensor.shape == self.copy.shape:
+            return
+        try:
+            self.tensor.resize_(self.copy.shape)
+        except RuntimeError as error:
+            raise CannotUndo(f"the buffer {self.name} of {type(self.module).__name__} got another shape, and cannot "
+                             f"get its own back ({error})")
 
     def changes(self) -> bool:
         """After a run. BatchNorm changes its statistics without telling their version: the values are compared."""
@@ -120,18 +105,21 @@ class Buffers:
             weakref.WeakKeyDictionary())
         self._before: list[_Buffer] = []
         self._lazy: list[tuple[torch.nn.Module, str, torch.Tensor]] = []  # without a shape yet
+        self._names: list[tuple[torch.nn.Module, dict[str, bool]]] = []  # of each module; whether there is a tensor
 
     def note(self, modules: typing.Iterable["torch.nn.Module"]) -> None:
         import torch
 
-        buffers = [(module, name, buffer) for module in modules for name, buffer in module._buffers.items()
-                   if buffer is not None]
+        self._names = [(module, {name: buffer is not None for name, buffer in module._buffers.items()}
+                        if module._buffers else _NO_NAMES) for module in modules]
+        buffers = [(module, name, module._buffers[name]) for module, names in self._names
+                   for name, is_tensor in names.items() if is_tensor]
         self._lazy = [one for one in buffers if torch.nn.parameter.is_lazy(one[2])]
         self._before = [self._noted(*one) for one in buffers if not torch.nn.parameter.is_lazy(one[2])]
 
     def forget(self) -> None:
         """After a call: the modules may go."""
-        self._before, self._lazy = [], []
+        self._before, self._lazy, self._names = [], [], []
 
     def _noted(self, module: "torch.nn.Module", name: str, buffer: "torch.Tensor") -> _Buffer:
         """The changes of one made in inference mode are not counted: it is copied always."""
@@ -163,6 +151,8 @@ class Buffers:
     def restore(self) -> None:
         import torch
 
+        for module, names in self._names:
+            _drop_new(module, names)
         for module, name, buffer in self._lazy:
             _reset(module, name, buffer)
         with torch.no_grad():
@@ -170,6 +160,17 @@ class Buffers:
                 one.restore()
         # Putting them back is a change of its own.
         self._before = [one._replace(version=version_of(one.tensor)) for one in self._before]
+
+
+def _drop_new(module: "torch.nn.Module", names: dict[str, bool]) -> None:
+    """What the failed run registered, or put in the place of None."""
+    for name in [*module._buffers]:
+        if name not in names:
+            del module._buffers[name]
+            module._non_persistent_buffers_set.discard(name)
+    for name, is_tensor in names.items():
+        if not is_tensor:
+            module._buffers[name] = None
 
 
 def _reset(module: "torch.nn.Module", name: str, buffer: "torch.Tensor") -> None:
@@ -187,9 +188,11 @@ class Undo:
     """The state before the first run of a micro-batch; restored before each further one."""
 
     def __init__(self, modules: typing.Iterable["torch.nn.Module"], buffers: Buffers,
-                 others: typing.Iterable[object]) -> None:
+                 others: Restored) -> None:
         self._buffers = buffers
-        self._restore = _random_states() + [_state_of(one) for one in others]
+        self._restore = _random_states() + others.states()
+        if more := others.modules():
+            modules = {id(one): one for one in (*modules, *more)}.values()
         buffers.note(modules)
 
     def restore(self) -> None:

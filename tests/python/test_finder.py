@@ -1,4 +1,5 @@
 """spillway.find_executable_batch_size: what it does beyond Accelerate's, beside which test_trainers.py runs it."""
+import functools
 import logging
 import pathlib
 import sys
@@ -46,6 +47,33 @@ class Finder(unittest.TestCase):
         find = spillway.find_executable_batch_size(self.work, starting_batch_size=64, halve=True)
         self.assertEqual([find(20), find(20), find(7)], [16, 16, 4])
         self.assertEqual(self.tried, [64, 32, 16, 16, 16, 8, 4])
+
+    def test_a_function_without_a_name_is_called(self):
+        class Work:
+            def __call__(self, batch_size, fits):
+                return work(batch_size, fits)
+
+        work = self.work
+        for function, name in ((functools.partial(work), "partial"), (Work(), "Work")):
+            find = spillway.find_executable_batch_size(function, starting_batch_size=64, halve=True)
+            with self.assertLogs("spillway", "WARNING") as told:
+                self.assertEqual(find(20), 16)
+            self.assertIn(f"{name}: CUDA out of memory", told.output[0])
+            with self.assertRaisesRegex(TypeError, f"passed into `{name}` as the first"):
+                find(20, 3)
+
+    def test_an_error_within_the_handling_of_a_shortage_is_none(self):
+        @spillway.find_executable_batch_size(starting_batch_size=4)
+        def work(batch_size):
+            self.tried.append(batch_size)
+            raise ValueError("shapes")
+
+        try:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        except torch.OutOfMemoryError:
+            with self.assertRaisesRegex(ValueError, "shapes"):
+                work()
+        self.assertEqual(self.tried, [4])
 
     def test_functions_of_one_cache_share_the_size(self):
         for _ in range(2):

@@ -51,6 +51,11 @@ class Limit(Case):
                 self.assertRegex(said, r"^failures \d+ rows (512|1024|2048) equal True$")
 
 
+class Inference(Case):
+    def test_a_call_in_inference_mode_is_redone(self):
+        self.assertEqual(self.output_of("recovery_inference.py"), ["redone 1 equal True inference True"])
+
+
 class Gradients(Case):
     """On a card torch._foreach_* changes gradients without counting it in their versions."""
 

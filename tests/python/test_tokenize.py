@@ -4,6 +4,7 @@ import itertools
 import json
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import safetensors.numpy  # noqa: E402
 import tokenizers  # noqa: E402
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers  # noqa: E402
 
-from spillway._tokens import text_pieces  # noqa: E402
+from spillway._tokens import text_pieces, token_file  # noqa: E402
 
 try:
     import sentencepiece
@@ -321,6 +322,19 @@ class Tokenize(unittest.TestCase):
 
 def make_ids(path, text):
     return tokenizers.Tokenizer.from_file(str(path)).encode(text, add_special_tokens=False).ids
+
+
+class Full(unittest.TestCase):
+    def test_a_disk_that_is_full_at_the_first_write_leaves_nothing(self):
+        usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with tempfile.TemporaryDirectory() as folder:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, most))
+            try:
+                with self.assertRaises(OSError), token_file.TokenFile(pathlib.Path(folder) / "out", 100, {}):
+                    pass
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
 
 
 if __name__ == "__main__":

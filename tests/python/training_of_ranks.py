@@ -86,13 +86,14 @@ def digest(tensors):
 
 
 class Training:
-    """Some steps of one rank; `before(step, micro_batch)` runs before each step."""
+    """Some steps of one rank; `before(step, micro_batch)` runs before each step; `named(model, optimizer)` is what
+    spillway.step is given as `model`."""
 
     def __init__(self, kind, fault=None, before=lambda step, function: None, rows=ROWS, evaluation=False, stock=False,
-                 accumulation=1, ddp=None, unused=False, two_models=False, **options):
+                 accumulation=1, ddp=None, unused=False, two_models=False, named=None, **options):
         self.kind, self.fault, self.before, self.rows, self.evaluation = kind, fault, before, rows, evaluation
         self.accumulation, self.ddp, self.unused, self.two_models = accumulation, ddp or {}, unused, two_models
-        self.decorate = (lambda function: function) if stock else spillway.step(**options)
+        self.stock, self.named, self.options = stock, named, options
 
     def model(self):
         model = Net(self.kind == "ddp", self.unused)
@@ -108,6 +109,11 @@ class Training:
             return fully_shard(model, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
         return model
 
+    def decorate(self, model, optimizer):
+        if self.stock:
+            return lambda function: function
+        return spillway.step(model=self.named and self.named(model, optimizer), **self.options)
+
     def __call__(self, rank, size):
         FAULT.__init__()
         for name, value in (self.fault or {}).get(rank, {}).items():
@@ -116,7 +122,7 @@ class Training:
         other = fully_shard(torch.nn.Linear(WIDTH, WIDTH)) if self.two_models else None
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 
-        @self.decorate
+        @self.decorate(model, optimizer)
         def micro_batch(model, rows):
             loss = model(rows).square().mean() / self.accumulation
             loss.backward()

@@ -5,6 +5,7 @@
 // c10::Error.
 #pragma once
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -30,6 +31,7 @@ inline bool is_out_of_memory(const c10::Error& error) {
 // Runs an empty backward pass on the device's autograd thread, which has then left the failed one. Nothing is
 // allocated: the tensors have no elements.
 inline void wait_for_autograd(at::Device device) {
+  const c10::InferenceMode not_inference(false);  // which AutoGradMode does not end
   const at::AutoGradMode record(true);
   const at::Tensor leaf = at::empty({0}, at::TensorOptions().device(device)).requires_grad_(true);
   const at::Tensor output = leaf.view({0, 1});

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import secrets
+import sys
 import time
 import typing
 import weakref
@@ -104,6 +105,7 @@ class Turn:
         self.control, self._name = control, name
         self.agreed = False  # that the exception which leaves is known to all
         self._meetings = 0
+        self._outer = sys.exc_info()[1]
 
     def __enter__(self) -> "Turn":
         self.control.watch.ready()
@@ -113,17 +115,26 @@ class Turn:
         return self
 
     @property
+    def rank(self) -> int:
+        return self.control.rank
+
+    @property
     def key(self) -> str:
         return f"{self.control.calls}/{self._meetings}"
 
     def meet(self, said: typing.Any = None) -> list[typing.Any]:
         self._meetings += 1
-        self.control.watch.collective(False)
+        self.collective(False)
         self.control.watch.moved()
         return self.control.meet(self.key, said)
 
-    def collective(self) -> None:
-        self.control.watch.collective(True)
+    def collective(self, begins: bool = True) -> None:
+        self.control.watch.collective(begins)
+
+    def check(self) -> None:
+        """After collectives, which have reduced nothing where they were aborted."""
+        if self.control.watch.aborted:
+            self.control.check()
 
     def done(self, devices: typing.Iterable["torch.device"]) -> None:
         """The function has returned. Its collectives may still be queued on a card."""
@@ -142,14 +153,17 @@ class Turn:
     def _explain(self, error: BaseException) -> None:
         watch = self.control.watch
         incident = watch.incident
-        if incident is None and isinstance(error, RuntimeError) and not is_out_of_memory(error):
+        if incident is None and isinstance(error, RuntimeError) and not self._is_shortage(error):
             # A collective that fails, or a kernel behind it, tells of another rank's end before the watch has seen it.
             incident = watch.wait_for_incident(_is_of_the_network(error))
         if incident is not None:
             raise stopped(incident) from error
-        what = "ran out of memory" if is_out_of_memory(error) else f"ended by {type(error).__name__}"
+        what = "ran out of memory" if self._is_shortage(error) else f"ended by {type(error).__name__}"
         incident = watch.post(self.control.rank, f"{what} in {self._name}: {summary(error)}")
         note(error, f"spillway.step: incident {incident.number} ends this call on all ranks")
+
+    def _is_shortage(self, error: BaseException) -> bool:
+        return is_out_of_memory(error, self._outer)
 
 
 def note(error: BaseException, text: str) -> None:

@@ -4,12 +4,14 @@ Nothing waits for another rank while memory may run out, so that a failure is re
 rank that has it. The reduction is DDP's own: a backward pass that brings no gradient runs through its parameters in the
 order in which their gradients came, so that buckets, hooks and bits are those of DDP.
 """
+import itertools
 import typing
 
 if typing.TYPE_CHECKING:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
+_NOT_RUN: typing.Any = 0  # false for DDP, whose forward ends by setting False itself
 
 def obstacle(module: "DistributedDataParallel") -> typing.Optional[str]:
     """Why a call of this module cannot be taken apart into what a rank does alone and what all do."""
@@ -31,16 +33,19 @@ class DataParallel:
     def __init__(self, modules: list["DistributedDataParallel"]) -> None:
         self._modules = modules
         self._order: list[dict[torch.Tensor, None]] = [{} for _ in modules]  # parameters, as their gradients came
+        self._is_inside = [False for _ in modules]
         self._handles: list[typing.Any] = []
 
     def begin(self) -> None:
         """Does what DDP's forward exchanges with other ranks; after it, forward and backward exchange nothing."""
+        # Lightning calls its training_step within DDP's forward.
+        self._is_inside = [type(one)._active_ddp_module is one for one in self._modules]
         for module, order in zip(self._modules, self._order):
             if module.reducer._rebuild_buckets():
                 module._has_rebuilt_buckets = True
             if module._check_sync_bufs_pre_fwd():
                 module._sync_buffers()
-            module.require_backward_grad_sync = module.require_forward_param_sync = False
+            module.require_backward_grad_sync, module.require_forward_param_sync = False, _NOT_RUN
             # DDP makes its buckets anew in the order of the first backward pass.
             if not module._has_rebuilt_buckets:
                 for parameter in _parameters(module):
@@ -48,19 +53,27 @@ class DataParallel:
 
     def check(self) -> None:
         """DDP's own error comes at the next forward; here no rank makes the step."""
-        for module in self._modules:
+        for module in itertools.compress(self._modules, self._are_run()):
             if module.find_unused_parameters or all(one.grad is not None for one in _parameters(module)):
                 continue
             names = [name for name, one in module.module.named_parameters() if one.requires_grad and one.grad is None]
             raise RuntimeError(f"these parameters had no part in the loss: {', '.join(names[:5])}. Wrap the model by "
                                "DistributedDataParallel with find_unused_parameters=True")
 
+    def _are_run(self) -> list[bool]:
+        """DDP reduces nothing where its forward was not run: the function may have run the module inside it."""
+        return [is_inside or module.require_forward_param_sync is not _NOT_RUN
+                for module, is_inside in zip(self._modules, self._is_inside)]
+
     def end(self) -> None:
         """Before the reduction, or instead of it."""
+        are_run = self._are_run()
         for module in self._modules:
             module.require_backward_grad_sync = module.require_forward_param_sync = True
         for handle in self._handles:
             handle.remove()
+        self._modules = list(itertools.compress(self._modules, are_run))
+        self._order = list(itertools.compress(self._order, are_run))
 
     def reduce(self) -> None:
         for module, order in zip(self._modules, self._order):

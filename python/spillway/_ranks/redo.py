@@ -8,7 +8,8 @@ from .._out_of_memory import is_out_of_memory, release_tensors, summary
 from .._pieces import rows_of
 from .._undo import Undo
 from . import data_parallel, sharded
-from .control import Control, Turn, control_of, new_number, note
+from .alone import Alone
+from .control import Turn, control_of, new_number, note
 from .errors import RanksStopped
 from .known import Known
 
@@ -17,6 +18,8 @@ if typing.TYPE_CHECKING:
 
     from .._recovery import Recovery, _Call
 
+    AnyTurn = typing.Union[Turn, Alone]
+
 log = logging.getLogger("spillway")
 _NOBODY = ("spillway.step: incident %s: no rank has made this step. All ranks stop at this call: call zero_grad() "
            "before training goes on")
@@ -24,17 +27,18 @@ _NOBODY = ("spillway.step: incident %s: no rank has made this step. All ranks st
 
 def run(owner: "Recovery", call: "_Call") -> typing.Any:
     """The call's result, whether other ranks take part in it or not."""
+    import torch
+
     modules = call.modules
     replicas = [one for one in modules if _is_replica(one)]
     states = _states(modules)
     others = [one for one in modules if type(one).__name__ == "FullyShardedDataParallel"]
     ranks = _ranks_of(replicas, states, others)
-    if ranks is None:
+    if ranks is None or (len(ranks) == 1 and not torch.is_grad_enabled()):
         return call.run()
-    control = control_of(ranks, owner.ranks_bound)
     owner.known = owner.known or Known()
-    with Turn(control, owner.name) as turn:
-        why = _obstacle(modules, replicas, states, others)
+    with _turn_of(owner, ranks) as turn:
+        why = _obstacle(call, replicas, states, others)
         if why is not None:
             result = _run_once(call, turn, why)
         elif states:
@@ -43,6 +47,10 @@ def run(owner: "Recovery", call: "_Call") -> typing.Any:
             result = _run_replicas(call, turn, data_parallel.DataParallel(replicas))
         turn.done(call.devices)
         return result
+
+
+def _turn_of(owner: "Recovery", ranks: tuple[int, ...]) -> "AnyTurn":
+    return Alone() if len(ranks) == 1 else Turn(control_of(ranks, owner.ranks_bound), owner.name)
 
 
 def _is_replica(module: "torch.nn.Module") -> bool:
@@ -67,7 +75,8 @@ def _roots(modules: list["torch.nn.Module"], states: list[tuple["torch.nn.Module
 
 def _ranks_of(replicas: list[typing.Any], states: list[tuple[typing.Any, typing.Any]],
               others: list[typing.Any]) -> typing.Optional[tuple[int, ...]]:
-    """All that this rank's failure can hold up; None where it is alone, or where the ranks are not there at all."""
+    """All that this rank's failure can hold up, itself too; None where no module has a process group, or where the
+    ranks are not there at all."""
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()) or dist.get_backend() == "fake":
@@ -79,30 +88,38 @@ def _ranks_of(replicas: list[typing.Any], states: list[tuple[typing.Any, typing.
     most = max(parts, key=len, default=set())
     if any(not part <= most for part in parts):
         most = set(range(dist.get_world_size()))  # groups that cross
-    return tuple(sorted(most)) if len(most) > 1 else None
+    return tuple(sorted(most)) if most else None
 
 
-def _obstacle(modules: list["torch.nn.Module"], replicas: list[typing.Any],
-              states: list[tuple[typing.Any, typing.Any]], others: list[typing.Any]) -> typing.Optional[str]:
+def _obstacle(call: "_Call", replicas: list[typing.Any], states: list[tuple[typing.Any, typing.Any]],
+              others: list[typing.Any]) -> typing.Optional[str]:
     import torch
     import torch.distributed as dist
 
     if others:
         return "FullyShardedDataParallel (use fully_shard)"
-    if any(isinstance(one, torch.nn.SyncBatchNorm) and one.training for one in modules):
+    if any(_exchanges_statistics(one) for one in call.modules):
         return "SyncBatchNorm"
     if replicas and states:
         return "DDP together with fully_shard"
     if states:
         if not torch.is_grad_enabled():
             return "fully_shard without gradients"
-        return sharded.obstacle([group for _, state in states for group in sharded.groups_of(state)])
+        return sharded.obstacle([group for _, state in states for group in sharded.groups_of(state)], call.parameters)
     if len({tuple(dist.get_process_group_ranks(one.process_group)) for one in replicas}) > 1:
         return "DDP modules of several process groups"
     return next((why for one in replicas if (why := data_parallel.obstacle(one)) is not None), None)
 
 
-def _run_once(call: "_Call", turn: Turn, why: str) -> typing.Any:
+def _exchanges_statistics(module: "torch.nn.Module") -> bool:
+    import torch
+    import torch.distributed as dist
+
+    return (isinstance(module, torch.nn.SyncBatchNorm) and module.training
+            and dist.get_world_size(module.process_group) > 1)
+
+
+def _run_once(call: "_Call", turn: "AnyTurn", why: str) -> typing.Any:
     """Where a rank cannot redo alone: its failure ends the call of all ranks."""
     turn.collective()
     call.why_not = why
@@ -111,13 +128,13 @@ def _run_once(call: "_Call", turn: Turn, why: str) -> typing.Any:
     return result
 
 
-def _run_replicas(call: "_Call", turn: Turn, replicas: data_parallel.DataParallel) -> typing.Any:
+def _run_replicas(call: "_Call", turn: "AnyTurn", replicas: data_parallel.DataParallel) -> typing.Any:
     failure: typing.Optional[BaseException] = None
     result = None
     try:
         turn.collective()
         replicas.begin()
-        turn.control.watch.collective(False)
+        turn.collective(False)
         try:
             result = call.run()
             replicas.check()
@@ -125,22 +142,21 @@ def _run_replicas(call: "_Call", turn: Turn, replicas: data_parallel.DataParalle
             failure = error
     finally:
         replicas.end()
-    _stop_if_any(turn, turn.meet(_said(turn.control, failure)), failure)
+    _stop_if_any(turn, turn.meet(_said(turn, call, failure)), failure)
     turn.collective()
     replicas.reduce()
-    if turn.control.watch.aborted:  # what has been reduced is nothing
-        turn.control.check()
+    turn.check()
     return result
 
 
-def _said(control: Control, failure: typing.Optional[BaseException], **more: typing.Any) -> typing.Any:
+def _said(turn: "AnyTurn", call: "_Call", failure: typing.Optional[BaseException], **more: typing.Any) -> typing.Any:
     if failure is None:
         return None
-    what = "ran out of memory" if is_out_of_memory(failure) else f"ended by {type(failure).__name__}"
-    return {"rank": control.rank, "cause": f"{what}: {summary(failure)}", "number": new_number(), **more}
+    what = "ran out of memory" if is_out_of_memory(failure, call.outer) else f"ended by {type(failure).__name__}"
+    return {"rank": turn.rank, "cause": f"{what}: {summary(failure)}", "number": new_number(), **more}
 
 
-def _stop_if_any(turn: Turn, said: list[typing.Any], failure: typing.Optional[BaseException]) -> None:
+def _stop_if_any(turn: "AnyTurn", said: list[typing.Any], failure: typing.Optional[BaseException]) -> None:
     """Raises on all ranks where one of them has failed for good: its own error there, RanksStopped elsewhere."""
     if not said:
         return
@@ -155,7 +171,7 @@ def _stop_if_any(turn: Turn, said: list[typing.Any], failure: typing.Optional[Ba
 class _Sharded:
     """A call of modules that are sharded: all ranks make it in as many pieces, and again when one has failed."""
 
-    def __init__(self, owner: "Recovery", call: "_Call", turn: Turn, roots: list[typing.Any]) -> None:
+    def __init__(self, owner: "Recovery", call: "_Call", turn: "AnyTurn", roots: list[typing.Any]) -> None:
         self._owner, self._call, self._turn = owner, call, turn
         self._shards = sharded.Sharded(roots, owner.known)
         self._rows = rows_of(call.arguments) if owner.split else 0
@@ -250,14 +266,14 @@ class _Sharded:
             then = "redo"
         else:
             then = "split" if self._owner.split and self._rows >= 2 * pieces else "stop"
-        return _said(self._turn.control, failure, then=then)
+        return _said(self._turn, self._call, failure, then=then)
 
     def _agree(self, said: list[typing.Any], failure: typing.Optional[BaseException],
                before: tuple[ContainersBefore, Undo], pieces: int) -> int:
         """How many pieces the next attempt has; raises on all ranks where there is none. All say that they can."""
         stops = [one for one in said if one["then"] == "stop"]
         obstacle = self._restore(*before)
-        answers = self._turn.meet({"rank": self._turn.control.rank, "rows": self._rows, "obstacle": obstacle})
+        answers = self._turn.meet({"rank": self._turn.rank, "rows": self._rows, "obstacle": obstacle})
         stops += [{**said[0], "cause": f"{said[0]['cause']}; rank {one['rank']}: {one['obstacle']}"}
                   for one in answers if one["obstacle"] is not None]
         if not stops and any(one["then"] == "split" for one in said):

@@ -11,6 +11,7 @@ import json
 import time
 import typing
 
+from .alone import Alone
 from .control import Control, Turn
 from .known import Known, Step
 
@@ -20,7 +21,7 @@ if typing.TYPE_CHECKING:
 _POLL = 0.002  # seconds
 
 
-def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
+def obstacle(groups: list[typing.Any], parameters: list["torch.Tensor"]) -> typing.Optional[str]:
     """Why a failed rank could not take part in the collectives that are left, or not with the same gradients."""
     from torch.distributed.fsdp._fully_shard import _fsdp_common
 
@@ -41,6 +42,10 @@ def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
             return "fully_shard with gradients that have not been reduced yet"
     if len({group.mesh_info.shard_process_group for group in groups}) > 1:
         return "fully_shard over several process groups"
+    # Gradients of others are neither put aside in a redo nor weighed in pieces, which is done to what is scattered.
+    own = {id(one) for group in groups for one in (*_shards(group), *_leaves(group))}
+    if any(one.requires_grad and id(one) not in own for one in parameters):
+        return "fully_shard beside parameters that it does not shard"
     return None
 
 
@@ -48,6 +53,16 @@ def ranks_of(group: typing.Any) -> list[int]:
     """All ranks of the mesh, in the dimensions that replicate or cut its parameters too."""
     meshes = [group.mesh_info.mesh, *(one._spmd_mesh for one in group.fsdp_params if one.is_dtensor)]
     return list(max((one.mesh.flatten().tolist() for one in meshes), key=len))
+
+
+def _shards(group: typing.Any) -> list["torch.Tensor"]:
+    return [one.sharded_param for one in group.fsdp_params]
+
+
+def shards_of(module: "torch.nn.Module") -> list["torch.Tensor"]:
+    """Those of its own state and of its submodules', which are no parameters of these while they are gathered."""
+    states = [one._get_fsdp_state() for one in module.modules() if hasattr(type(one), "set_requires_gradient_sync")]
+    return [shard for state in states for group in groups_of(state) for shard in _shards(group)]
 
 
 def _leaves(group: typing.Any) -> list["torch.Tensor"]:
@@ -94,7 +109,7 @@ class Sharded:
         for group, gather, scatter in self._comms:
             group._all_gather_comm, group._reduce_scatter_comm = gather, scatter
 
-    def begin_attempt(self, turn: Turn) -> None:
+    def begin_attempt(self, turn: typing.Union[Turn, Alone]) -> None:
         self._done, self._begun = [], 0
         self._key, self._control = turn.key, turn.control
 
@@ -136,6 +151,8 @@ class Sharded:
 
     def drain(self, pieces_after: int) -> None:
         """Takes part in the collectives that the others still have before them in this attempt."""
+        if self._control is None:
+            return
         if self._uncertain:
             raise Uncertain
         self._draining = True

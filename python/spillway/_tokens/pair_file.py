@@ -79,6 +79,6 @@ class PairFile:
 
     def __exit__(self, kind: typing.Optional[type[BaseException]], error: typing.Optional[BaseException],
                  trace: typing.Optional[types.TracebackType]) -> None:
+        self._partial.unlink(missing_ok=True)
         self.sources.tokens.close()
         self.targets.tokens.close()
-        self._partial.unlink(missing_ok=True)

@@ -56,7 +56,11 @@ class TokenFile:
     def __enter__(self) -> "TokenFile":
         self._header()  # now, not after hours
         self._file = open(self._partial, "xb")
-        self._file.write(b" " * _HEADER)
+        try:
+            self._file.write(b" " * _HEADER)
+        except BaseException:
+            self._leave_nothing()
+            raise
         return self
 
     def write(self, tokens: typing.Sequence[int]) -> None:
@@ -69,8 +73,12 @@ class TokenFile:
             if error is None:
                 self._finish()
         finally:
-            self._file.close()
-            self._partial.unlink(missing_ok=True)
+            self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
+        """Behind the file that has taken its place, or has not."""
+        self._partial.unlink(missing_ok=True)
+        self._file.close()  # last: it writes what is still in memory, which fails on a full disk
 
     def _header(self) -> bytes:
         item = array.array(self._code).itemsize

@@ -57,6 +57,16 @@ TEST(RecoverOnLibTorch, TheFailedStepsTensorsAreGoneWhenRoomIsMade) {
   EXPECT_EQ(step.result.value_or(0), double(bytes) / 4);
 }
 
+TEST(RecoverOnLibTorch, InferenceIsDoneAgain) {
+  const c10::InferenceMode inference;
+  int attempts = 0;
+  const auto step = recover(
+      at::Device(at::kCUDA, 0), [&] { at::empty({(++attempts == 1 ? 1024 : 1) * kMiB}, on_card()); }, [] {},
+      accept);
+  EXPECT_TRUE(step);
+  EXPECT_EQ(attempts, 2);
+}
+
 TEST(RecoverOnLibTorch, ShortagesAreKnownByClassAndText) {
   const auto says = [](const char* text) { return c10::Error({"says", __FILE__, 0}, text); };
   EXPECT_TRUE(is_out_of_memory(c10::OutOfMemoryError({__func__, __FILE__, 0}, "no room")));

@@ -29,6 +29,79 @@ class Lazy(Case):
         self.assert_same(self.outcome(0), self.outcome(1))
 
 
+class Made(Case):
+    """Those that come to be, or get another shape, in the function."""
+
+    def outcome(self, module, fails):
+        failing = [1] * fails
+
+        @spillway.step(model=torch.nn.ModuleList([module, torch.nn.Linear(1, 1)]), make_room=lambda: True)
+        def micro_batch(rows):
+            module(rows)
+            if failing:
+                failing.pop()
+                raise shortage()
+
+        for call in range(2):
+            micro_batch(batch(call))
+        return dict(module.named_buffers())
+
+    def assert_put_back(self, kind):
+        expected, got = self.outcome(kind(), 0), self.outcome(kind(), 2)
+        self.assertEqual(list(got), list(expected))
+        self.assert_same(list(got.values()), list(expected.values()))
+
+    def test_one_that_was_none(self):
+        class Mean(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("mean", None)
+
+            def forward(self, rows):
+                self.mean = rows.mean(0) + (0 if self.mean is None else self.mean)
+
+        self.assert_put_back(Mean)
+
+    def test_one_that_was_not_registered(self):
+        class Mean(torch.nn.Module):
+            def forward(self, rows):
+                if not hasattr(self, "mean"):
+                    self.register_buffer("mean", torch.zeros(8), persistent=False)
+                self.mean.add_(rows.mean(0))
+
+        self.assert_put_back(Mean)
+
+    def test_one_that_gets_another_shape(self):
+        class Observer(torch.nn.Module):
+            """As PerChannelMinMaxObserver."""
+
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("most", torch.ones(()))
+
+            def forward(self, rows):
+                most = rows.amax(0)
+                if self.most.shape != most.shape:
+                    self.most.resize_(most.shape).copy_(most)
+                else:
+                    self.most.copy_(self.most + most)
+
+        self.assert_put_back(Observer)
+
+    def test_one_whose_shape_cannot_be_put_back_is_named(self):
+        module = torch.nn.Module()
+        module.register_buffer("least", torch.zeros(4))
+
+        @spillway.step(model=[module, torch.nn.Linear(1, 1)])
+        def micro_batch():
+            module.least.set_(torch.frombuffer(bytearray(4), dtype=torch.float32))
+            raise shortage()
+
+        with self.assertRaises(torch.OutOfMemoryError) as raised_error:
+            micro_batch()
+        self.assertIn("the buffer least of Module got another shape", "".join(raised_error.exception.__notes__))
+
+
 class Inference(Case):
     def test_one_that_is_made_in_inference_mode_is_put_back(self):
         with torch.inference_mode():

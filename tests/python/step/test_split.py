@@ -1,5 +1,5 @@
 """spillway.step(split=...): a micro-batch that does not fit is done in pieces, whose sum is the whole one's."""
-import collections
+import collections.abc
 import typing
 import unittest
 
@@ -192,6 +192,71 @@ class Cut(Case):
         output["x"] = torch.ones(self.ROWS)
         for (got,) in self.pieces(output):
             self.assertEqual((type(got), len(got["x"])), (Output, 2))
+
+    def test_a_dictionary_that_has_its_values_twice_is_cut(self):
+        class Attributes(dict):
+            def __init__(self, **values):
+                super().__init__(**values)
+                self.__dict__ = self
+
+        value = Attributes(x=torch.ones(self.ROWS))
+        for (got,) in self.pieces(value):
+            self.assertEqual((len(got["x"]), len(got.x)), (2, 2))
+        self.assertEqual((len(value["x"]), len(value.x)), (8, 8))
+
+    def test_a_mapping_whose_copy_may_share_its_content_is_refused(self):
+        class Batch(collections.abc.MutableMapping):
+            def __init__(self, **values):
+                self.inner = values
+
+            def __getitem__(self, key):
+                return self.inner[key]
+
+            def __setitem__(self, key, value):
+                self.inner[key] = value
+
+            def __delitem__(self, key):
+                del self.inner[key]
+
+            def __iter__(self):
+                return iter(self.inner)
+
+            def __len__(self):
+                return len(self.inner)
+
+        value = Batch(x=torch.ones(self.ROWS))
+        with self.assertRaisesRegex(ValueError, "a Batch among the arguments cannot be cut into rows.*Pass a dict"):
+            self.pieces(value)
+        self.assertEqual(len(value["x"]), self.ROWS)
+        self.pieces(collections.UserDict(x=torch.ones(self.ROWS)))
+
+    def test_a_mapping_is_read_by_its_keys(self):
+        class Rows(dict):
+            """As TensorDict: it is iterated by rows."""
+
+            def __iter__(self):
+                return iter(self["x"])
+
+        value = Rows(x=torch.ones(self.ROWS), y=torch.ones(self.ROWS))
+        for (got,) in self.pieces(value):
+            self.assertEqual((len(got["x"]), len(got["y"])), (2, 2))
+
+    def test_arrays_alone_are_cut(self):
+        seen = []
+        redone = spillway.step(lambda *arguments: seen.append([len(one) for one in arguments])
+                               if len(arguments[0]) < 3 else raised(), split=True, model=Net())
+        redone(numpy.ones((4, 3)), list("abcd"))
+        self.assertEqual(seen, [[2, 2]] * 2)
+
+    def test_it_is_told_once_and_before_any_failure_that_nothing_can_be_cut(self):
+        redone = spillway.step(lambda texts: None, split=True, model=Net())
+        with self.assertLogs("spillway", "WARNING") as told:
+            redone(["a", "b"])
+            redone(["a", "b"])
+        self.assertEqual(len(told.output), 1)
+        self.assertIn("no argument is a tensor or an array with rows, so that nothing can be split", told.output[0])
+        with self.assertNoLogs("spillway", "WARNING"):
+            spillway.step(lambda rows: None, split=True, model=Net())(torch.ones(0, 2))
 
     def test_what_may_be_either_is_an_error(self):
         cases = {"tensors": [torch.ones(8, 4)] * 8, "a square": [list(range(8))] * 8,

@@ -214,6 +214,27 @@ class Errors(Case):
             broken()
         self.assertEqual(len(calls), 1)
 
+    def test_an_error_within_the_handling_of_a_shortage_is_none(self):
+        calls = []
+
+        @spillway.step(model=Net())
+        def work(error):
+            calls.append(1)
+            if len(calls) < 2:
+                raise error
+
+        for error, count in ((ValueError("shapes"), 1), (shortage(), 2)):
+            calls.clear()
+            try:
+                raised()
+            except torch.OutOfMemoryError:
+                if count == 1:
+                    with self.assertRaisesRegex(ValueError, "shapes"):
+                        work(error)
+                else:
+                    work(error)
+            self.assertEqual((len(calls), work.recovery.failures), (count, count - 1))
+
     def test_what_cannot_be_put_back_is_not_redone(self):
         rows = batch(0)
 
@@ -270,6 +291,30 @@ class Errors(Case):
         failing.append(1)
         with self.assertRaises(torch.OutOfMemoryError):
             work(model, batch(0))
+
+    def test_a_wrapper_that_is_made_after_the_first_call_is_seen(self):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+        self.addCleanup(torch.distributed.destroy_process_group)
+        model, failing = torch.nn.Linear(8, 8), []
+        called = [model]
+
+        @spillway.step(model=model)
+        def work(rows):
+            called[-1](rows)
+            if failing:
+                failing.pop()
+                raise shortage()
+
+        work(batch(0))
+        called.append(torch.nn.parallel.DistributedDataParallel(model))
+        for failures in (1, 2):
+            failing.append(1)
+            with self.assertRaisesRegex(torch.OutOfMemoryError, "Tried to allocate") as raised_error:
+                work(batch(0))
+            self.assertIn("the collectives of its modules cannot be", "".join(raised_error.exception.__notes__))
+            self.assertEqual(work.recovery.failures, failures)
 
     def test_options_that_mean_nothing_are_refused(self):
         for wrong in ({"attempts": 0}, {"split": "max"}):
