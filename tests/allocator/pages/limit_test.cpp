@@ -73,6 +73,7 @@ TEST_F(Limit, WhatWasInUseAtTheStartIsTheContexts) {
   CUdeviceptr before = 0;
   ASSERT_EQ(table.cuMemAlloc(&before, 30 * kMiB), CUDA_SUCCESS);
   restart();
+  allocator->limit(kDevice, 0);  // the start
   EXPECT_EQ(memory().context, 30 * kMiB);
   EXPECT_EQ(memory().others, 0u);
   ASSERT_EQ(table.cuMemFree(before), CUDA_SUCCESS);

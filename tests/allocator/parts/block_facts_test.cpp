@@ -18,10 +18,11 @@ using ::testing::ElementsAre;
 TEST(RecordedStreams, KeepsEachStreamOnceInOrderUntilTaken) {
   RecordedStreams recorded;
   Block block{}, other{};
-  for (const int stream : {3, 1, 3}) recorded.add(&block, StreamId{static_cast<uintptr_t>(stream)});
+  const RecordedStream third{StreamId{3}}, first{StreamId{1}};
+  for (const RecordedStream& on : {third, first, third}) recorded.add(&block, on);
   EXPECT_TRUE(recorded.contains(&block));
   EXPECT_FALSE(recorded.contains(&other));
-  EXPECT_THAT(recorded.take(&block), ElementsAre(StreamId{3}, StreamId{1}));
+  EXPECT_THAT(recorded.take(&block), ElementsAre(third, first));
   EXPECT_TRUE(recorded.take(&block).empty());
 }
 
