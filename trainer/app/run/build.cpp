@@ -148,9 +148,8 @@ Plan Run::for_ranks(Plan plan) const {
 }
 
 // The checkpoint's; the configuration's where that is another one than its run had.
-Plan Run::resumed_plan() {
-  if (!resumed_->configured || *resumed_->configured == configured_)
-    return for_devices(for_ranks(resumed_->plan));
+Plan Run::resumed_plan(const SavedPlan& saved) {
+  if (!saved.configured || *saved.configured == configured_) return for_devices(for_ranks(saved.plan));
   const Plan plan = first_plan();
   warn_of("goes on with the plan of the configuration, which is another one than the checkpoint's run had: " +
           to_string(plan));
@@ -183,10 +182,10 @@ Plan Run::for_devices(Plan plan) {
 }
 
 // Of older checkpoints, which do not say: what the plan tells.
-Guarantee Run::held_by_checkpoint() const {
-  if (resumed_->held) return *resumed_->held;
+Guarantee Run::held_by_checkpoint(const SavedPlan& saved) const {
+  if (saved.held) return *saved.held;
   if (config_.chooses_plan() || !config_.schedule.empty()) return Guarantee::kBitExact;
-  return guarantee_of_start(config_.plan, resumed_->plan, shape_.batch);
+  return guarantee_of_start(config_.plan, saved.plan, shape_.batch);
 }
 
 // No run with one configuration has the losses of both.
@@ -203,7 +202,7 @@ void Run::warn_of_changes(const std::string& checkpoint) {
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
   peaks_.watch(core_.loaded() ? devices_.size() : 0);
-  Plan plan = resumed_ ? resumed_plan() : first_plan();
+  Plan plan = resumed_ ? resumed_plan(*resumed_) : first_plan();
   if (resumed_) check(plan);
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
@@ -213,7 +212,8 @@ void Run::build() {
   if (resumed_ && !load_checkpoint(from, config_, program_.get(), &error)) throw SetupError(error);
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   if (resumed_)
-    start_ = std::max({start_, held_by_checkpoint(), guarantee_of_start(resumed_->plan, plan, shape_.batch)});
+    start_ = std::max(
+        {start_, held_by_checkpoint(*resumed_), guarantee_of_start(resumed_->plan, plan, shape_.batch)});
   if (resumed_) warn_of_changes(from);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
   check_sequences();

@@ -63,10 +63,10 @@ class Run {
   void begin();
   Plan first_plan() const;
   Plan in_one_sequence(const Plan& plan) const;
-  Plan resumed_plan();
+  Plan resumed_plan(const SavedPlan& saved);
   Plan for_ranks(Plan plan) const;
   Plan for_devices(Plan plan);
-  Guarantee held_by_checkpoint() const;
+  Guarantee held_by_checkpoint(const SavedPlan& saved) const;
   Guarantee guarantee_held() const;
   void begin_files();
   // Why there was no room for it.
