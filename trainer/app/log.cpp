@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -83,7 +82,8 @@ struct RunLog::Outputs {
     spdlog::level::level_enum level;
     std::string text;
   };
-  std::optional<std::vector<Line>> early{std::in_place};  // until there are files
+  std::vector<Line> early;  // until there are files
+  bool with_files = false;
 
   void complain(const std::string& what) {
     if (line) line->clear();
@@ -125,10 +125,11 @@ void RunLog::open(const std::string& folder, bool resumed, bool data) {
   outputs_->file = outputs_->file_logger<spdlog::sinks::rotating_file_sink_st>(
       "%Y-%m-%dT%H:%M:%S.%e%z %l: %v", folder + "/train.log", kMostBytes, kOlderFiles);
   if (outputs_->file) outputs_->file->set_level(outputs_->least);
-  if (outputs_->file && outputs_->early)
-    for (const auto& [time, line_level, text] : *outputs_->early)
+  outputs_->with_files = true;
+  const std::vector<Outputs::Line> early = std::exchange(outputs_->early, {});
+  if (outputs_->file)
+    for (const auto& [time, line_level, text] : early)
       outputs_->file->log(time, spdlog::source_loc{}, line_level, text);
-  outputs_->early.reset();
   if (!data) return;
   const std::string path = folder + "/train.jsonl";
   drop_torn_line(path);
@@ -139,8 +140,8 @@ void RunLog::say(LogLevel level, const std::string& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line(text.data() + begin, end - begin);
-    if (outputs_->early)
-      outputs_->early->push_back(
+    if (!outputs_->with_files)
+      outputs_->early.push_back(
           {spdlog::log_clock::now(), kLevels[static_cast<size_t>(level)], std::string(line)});
     for (const auto& logger : {outputs_->console, outputs_->file})
       if (logger) logger->log(kLevels[static_cast<size_t>(level)], line);

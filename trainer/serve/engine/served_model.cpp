@@ -66,10 +66,9 @@ void ServedModel::add(const Parameter& parameter, const at::Tensor& values) {
   const at::Device device = device_of(parameter.layer);
   try {
     weights_.push_back(values.to(at::device(device).dtype(type_)));
-    return;
   } catch (const c10::OutOfMemoryError&) {
+    throw NoRoomError(no_room_for_weights(device));
   }
-  throw NoRoomError(no_room_for_weights(device));
 }
 
 // Some are there: what the device could have for all of them is what others leave.
