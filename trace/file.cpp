@@ -197,7 +197,7 @@ std::shared_ptr<File> File::create(const std::string& wanted, const Shape& shape
   if (fd < 0) return nullptr;
   unsigned char* base = map_file(fd, wanted, shape.file_bytes(), error);
   ::close(fd);
-  const auto file = base == nullptr ? nullptr : std::make_shared<File>(made, shape, base);
+  auto file = base == nullptr ? nullptr : std::make_shared<File>(made, shape, base);
   const std::string path = file == nullptr ? "" : put_in_place_or_beside(made, wanted, error);
   if (path.empty()) {
     ::unlink(made.c_str());

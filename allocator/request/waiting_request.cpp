@@ -207,7 +207,8 @@ void WaitingRequest::divide_for_spill(const SpillPlace& where) {
   {
     const Locked guard(heap_.lock);
     const std::optional<Shortfall> missing = shortfall();
-    const uint64_t needed = missing ? lacking(*missing) : 0;
+    if (!missing) return;
+    const uint64_t needed = lacking(*missing);
     if (needed == 0 || bytes_of(own_moves(heap_, needed, where, where.most_bytes)) >= needed) return;
     heap_.tiling.all_is_drained(heap_.order);
     handles = handles_under_cold_blocks(heap_, where, {.bytes = needed, .place = missing->placement.claim});

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace spillway::trainer::serve {
 namespace {
@@ -53,7 +54,7 @@ asio::awaitable<void> Connection::run() {
     busy_ = false;
   }
   error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  std::ignore = stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
 }
 
 void Connection::close_when_idle() {
@@ -105,7 +106,7 @@ asio::awaitable<bool> Connection::read(Request* request) {
 // and the client would not see why.
 asio::awaitable<void> Connection::read_away() {
   error_code error;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+  std::ignore = stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
   stream_.expires_after(kReadAway);
   for (uint64_t bytes = 0; !error && bytes < kMostReadAway;) {
     buffer_.clear();

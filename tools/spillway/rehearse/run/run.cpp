@@ -83,8 +83,12 @@ std::string keep_streams(const std::string& folder, const std::string& target,
     if (const int error = copy_to(from, to); error != 0)
       unwritten = "--trace: '" + to + "' cannot be written: " + std::strerror(error);
     else if (!process.stream_error.empty())
-      unwritten = "--trace: '" + to + "' ends early, its process could not write more to " + folder + ": " +
-                  process.stream_error;
+      unwritten = std::string("--trace: '")
+                      .append(to)
+                      .append("' ends early, its process could not write more to ")
+                      .append(folder)
+                      .append(": ")
+                      .append(process.stream_error);
   }
   return unwritten;
 }
