@@ -324,6 +324,17 @@ def make_ids(path, text):
     return tokenizers.Tokenizer.from_file(str(path)).encode(text, add_special_tokens=False).ids
 
 
+class Left(unittest.TestCase):
+    def test_what_a_killed_process_of_the_same_number_left_is_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out"
+            token_file.partial_of(out).write_text("half of a file" * 10000)
+            with token_file.TokenFile(out, 100, {}) as file:
+                file.write([1, 2, 3])
+            self.assertEqual([path.name for path in pathlib.Path(folder).iterdir()], ["out"])
+            self.assertEqual(out.stat().st_size, (1 << 16) + 6)
+
+
 class Full(unittest.TestCase):
     def test_a_disk_that_is_full_at_the_first_write_leaves_nothing(self):
         usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -32,6 +32,7 @@ def save(state: dict[str, torch.Tensor], folder: pathlib.Path) -> None:
     if folder.exists():
         raise BadCheckpoint(f"{folder}: is there already")
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # a killed process of the same number left it, as in a container
     try:
         with _alone():
             dcp.save(state, checkpoint_id=partial, no_dist=True)

@@ -29,6 +29,12 @@ def partial_of(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(f".{path.name}.{os.getpid()}.partial")
 
 
+def open_partial(partial: pathlib.Path) -> typing.BinaryIO:
+    """The empty file. One that a killed process left there goes: in a container each process has the same number."""
+    partial.unlink(missing_ok=True)
+    return open(partial, "xb")
+
+
 def put_in_place(file: typing.BinaryIO, partial: pathlib.Path, path: pathlib.Path) -> None:
     """The whole file, which is open as `file`, takes its place; also after a power cut it is there or not."""
     file.flush()
@@ -55,7 +61,7 @@ class TokenFile:
 
     def __enter__(self) -> "TokenFile":
         self._header()  # now, not after hours
-        self._file = open(self._partial, "xb")
+        self._file = open_partial(self._partial)
         try:
             self._file.write(b" " * _HEADER)
         except BaseException:
