@@ -324,15 +324,17 @@ def make_ids(path, text):
     return tokenizers.Tokenizer.from_file(str(path)).encode(text, add_special_tokens=False).ids
 
 
-class Left(unittest.TestCase):
-    def test_what_a_killed_process_of_the_same_number_left_is_replaced(self):
+class Partial(unittest.TestCase):
+    def test_processes_of_one_number_do_not_meet(self):
+        """Two containers that write to one folder, or one that was killed and started again."""
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "out"
-            token_file.partial_of(out).write_text("half of a file" * 10000)
-            with token_file.TokenFile(out, 100, {}) as file:
-                file.write([1, 2, 3])
+            for writes in ([3, 1], [2, 5]):
+                with token_file.TokenFile(out, 100, {}) as first, token_file.TokenFile(out, 100, {}) as last:
+                    first.write([1] * writes[0])
+                    last.write([1] * writes[1])
+                self.assertEqual(out.stat().st_size, (1 << 16) + 2 * writes[0])
             self.assertEqual([path.name for path in pathlib.Path(folder).iterdir()], ["out"])
-            self.assertEqual(out.stat().st_size, (1 << 16) + 6)
 
 
 class Full(unittest.TestCase):

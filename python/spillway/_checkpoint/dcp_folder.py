@@ -14,6 +14,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
+from .._tokens.token_file import partial_of
 from .trainer_file import BadCheckpoint
 
 _EXACT = {(torch.bfloat16, torch.float32), (torch.float16, torch.float32)}  # conversions that lose nothing
@@ -31,8 +32,7 @@ def save(state: dict[str, torch.Tensor], folder: pathlib.Path) -> None:
     """The folder, which must not exist, appears whole or not at all. Errors: BadCheckpoint, OSError."""
     if folder.exists():
         raise BadCheckpoint(f"{folder}: is there already")
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # a killed process of the same number left it, as in a container
+    partial = partial_of(folder)
     try:
         with _alone():
             dcp.save(state, checkpoint_id=partial, no_dist=True)

@@ -9,7 +9,7 @@ import typing
 
 import torch
 
-from .._tokens.token_file import open_partial, partial_of, put_in_place
+from .._tokens.token_file import partial_of, put_in_place
 
 FORMAT = "spillway-train 3"
 CHECKSUMS = "checksums"  # of other bytes than a changed file has; spillway-train takes a file without them
@@ -114,7 +114,7 @@ def write(path: pathlib.Path, like: TrainerFile, changed: dict[str, str],
     text += b" " * (-len(text) % 8)
     partial = partial_of(path)
     try:
-        with open_partial(partial) as file:
+        with open(partial, "xb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for _, tensor in tensors:
                 file.write(memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()))

@@ -7,7 +7,7 @@ import tempfile
 import types
 import typing
 
-from .token_file import numbers_of, open_partial, partial_of, put_in_place, type_of
+from .token_file import numbers_of, partial_of, put_in_place, type_of
 
 
 class Side:
@@ -55,7 +55,7 @@ class PairFile:
         return len(self.targets.offsets) - 1
 
     def finish(self, metadata: dict[str, str]) -> None:
-        with open_partial(self._partial) as file:
+        with open(self._partial, "xb") as file:
             file.write(self._header(metadata))
             for side in (self.sources, self.targets):
                 file.write(numbers_of("q", side.offsets))

@@ -3,6 +3,7 @@ import array
 import json
 import os
 import pathlib
+import secrets
 import sys
 import types
 import typing
@@ -25,14 +26,9 @@ def numbers_of(code: str, numbers: typing.Iterable[int]) -> bytes:
 
 
 def partial_of(path: pathlib.Path) -> pathlib.Path:
-    """Where a file is made that will take the place of `path`."""
-    return path.with_name(f".{path.name}.{os.getpid()}.partial")
-
-
-def open_partial(partial: pathlib.Path) -> typing.BinaryIO:
-    """The empty file. One that a killed process left there goes: in a container each process has the same number."""
-    partial.unlink(missing_ok=True)
-    return open(partial, "xb")
+    """Where what will take the place of `path` is made. No other process has that name, nor one that was killed: in
+    containers many processes have the same number."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
 
 
 def put_in_place(file: typing.BinaryIO, partial: pathlib.Path, path: pathlib.Path) -> None:
@@ -61,7 +57,7 @@ class TokenFile:
 
     def __enter__(self) -> "TokenFile":
         self._header()  # now, not after hours
-        self._file = open_partial(self._partial)
+        self._file = open(self._partial, "xb")
         try:
             self._file.write(b" " * _HEADER)
         except BaseException:

@@ -67,6 +67,10 @@ int copy_to(const std::string& from, const std::string& to) {
   return write_text(to, bytes);
 }
 
+std::string ends_early(const std::string& stream, const std::string& folder, const std::string& why) {
+  return "--trace: '" + stream + "' ends early, its process could not write more to " + folder + ": " + why;
+}
+
 // The streams of allocations to where they were asked for: one file, or one a rank or process. A rank that
 // started another program has two of them. The text says what could not be written.
 std::string keep_streams(const std::string& folder, const std::string& target,
@@ -83,12 +87,7 @@ std::string keep_streams(const std::string& folder, const std::string& target,
     if (const int error = copy_to(from, to); error != 0)
       unwritten = "--trace: '" + to + "' cannot be written: " + std::strerror(error);
     else if (!process.stream_error.empty())
-      unwritten = std::string("--trace: '")
-                      .append(to)
-                      .append("' ends early, its process could not write more to ")
-                      .append(folder)
-                      .append(": ")
-                      .append(process.stream_error);
+      unwritten = ends_early(to, folder, process.stream_error);
   }
   return unwritten;
 }
