@@ -24,6 +24,7 @@
 namespace spillway::trainer {
 namespace {
 
+constexpr uint32_t kMostOfBytes = 384;  // tokens of a vocabulary of bytes: ByT5's
 constexpr int64_t kMost64 = std::numeric_limits<int64_t>::max();
 
 // Reads the sections one after the other; the first error ends it.
@@ -303,7 +304,17 @@ class ConfigReader {
     // A plan of pairs needs their lengths alone; a training says that the file is missing.
     std::error_code ignored;
     if (config_.model.has_pairs() && !std::filesystem::exists(config_.data.corpus, ignored)) return "";
+    if (vocabulary->of_bytes && !config_.pretrained.empty()) remark_on_bytes();
     return Examples::fault_of(config_.model, *vocabulary);
+  }
+
+  void remark_on_bytes() {
+    if (config_.model.vocabulary <= kMostOfBytes) return;
+    config_.remarks.push_back(
+        "'data.corpus' is a text, whose bytes are the tokens: the weights of 'model.pretrained', of a "
+        "vocabulary of " +
+        std::to_string(config_.model.vocabulary) +
+        ", know other tokens; make a file of them with python -m spillway.tokenize");
   }
 
   std::string fault_of_plans() const {

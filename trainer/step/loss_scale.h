@@ -30,7 +30,7 @@ class LossScale {
     if (!dynamic_) return;
     if (!updated) {
       state_ = {.scale = std::max(kLeast, state_.scale / 2), .clean = 0, .skipped = state_.skipped + 1};
-    } else if (++state_.clean == interval_) {
+    } else if (++state_.clean >= interval_) {  // more: a run that goes on with a shorter interval
       state_.scale = std::min(kMost, state_.scale * 2);
       state_.clean = 0;
     }

@@ -204,7 +204,10 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
 
 bool RecoverableStep::follow(uint64_t step, const Plan& plan, std::string* error) {
   const Plan to = normalised(plan);
-  if (to == plan_) return true;
+  if (to == plan_) {
+    earlier_.clear();  // what is scheduled is where the run stays: it grows back to nothing before it
+    return true;
+  }
   program_.offer_no_move();
   const auto failure = program_.adopt(plan_, to);
   if (failure) {
@@ -213,6 +216,7 @@ bool RecoverableStep::follow(uint64_t step, const Plan& plan, std::string* error
   } else {
     program_.plan_changed(step, plan_, to, 0, "schedule");
     plan_ = to;
+    earlier_.clear();
   }
   program_.offer_moves(plan_, refused_);
   return !failure;

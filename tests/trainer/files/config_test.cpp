@@ -223,6 +223,20 @@ TEST(Config, DropoutIsThatOfTheConfigJsonUnlessItIsSaid) {
   EXPECT_TRUE(parse_config(kLeast, said, &error)) << error;
 }
 
+TEST(Config, BytesForWeightsThatKnowOtherTokensAreNamed) {
+  const ScratchFolder scratch;
+  const auto remarks = [&](int vocabulary) {
+    ScratchFolder::write(scratch.file("config.json"),
+                         R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 64,
+                             "vocab_size": )" +
+                             std::to_string(vocabulary) + "}");
+    return parsed(kLeast, {"model.pretrained=\"" + scratch.file("") + "\"", "model.dropout=0"}).remarks;
+  };
+  EXPECT_THAT(remarks(50257), testing::ElementsAre(HasSubstr("know other tokens")));
+  EXPECT_THAT(remarks(256), testing::IsEmpty());
+  EXPECT_THAT(remarks(384), testing::IsEmpty()) << "ByT5's";
+}
+
 TEST(Config, SettingsWithoutEffectAreNamedIfTheyWereGiven) {
   const auto remarks = [](const std::vector<std::string>& overrides) {
     std::string error;

@@ -12,6 +12,7 @@
 #include <ATen/Parallel.h>
 
 #include "trainer/optimizer/learning_rate.h"
+#include "trainer/step/loss_scale.h"
 
 namespace spillway::trainer {
 namespace {
@@ -264,6 +265,14 @@ TEST(GradientsOfFloat16, AreThoseWithoutTheLossScale) {
   EXPECT_NEAR(scaled.norm(), 0.25 * 64, 1e-6);
   EXPECT_TRUE(at::allclose(scaled.weights(), plain.weights(), 1e-6, 0));
   EXPECT_FALSE(at::equal(plain.weights(), at::ones({64, 64})));
+}
+
+TEST(LossScaleOfFloat16, GrowsAfterARunWentOnWithAShorterInterval) {
+  LossScale scale(true, 1, 5);
+  scale.set_state({.scale = 4, .clean = 9});
+  scale.after_step(true);
+  EXPECT_EQ(scale.value(), 8);
+  EXPECT_EQ(scale.state().clean, 0u);
 }
 
 TEST(LearningRate, WarmsUpAndFallsByHalfACosineToTheMinimum) {

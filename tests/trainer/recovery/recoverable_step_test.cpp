@@ -214,6 +214,24 @@ TEST(RecoverableStep, GrowsBackAsManyMovesAsItMade) {
   EXPECT_THAT(sizes, ElementsAre(1, 2, 4, 4, 4));
 }
 
+TEST(RecoverableStep, DoesNotGrowBackBehindAScheduledPlan) {
+  for (const uint32_t scheduled : {1u, 2u}) {  // 2: the plan that the move has made
+    Diary diary;
+    RecoverableStep step(diary, kShape, {}, {.micro_batch = 4}, {.grow_back_after = 1});
+    diary.chosen = MoveKind::kSplitMicroBatch;
+    diary.failures = {1};
+    EXPECT_EQ(step.run(0), StepOutcome::kDone);
+    ASSERT_EQ(step.plan().micro_batch, 2u);
+    std::string error;
+    ASSERT_TRUE(step.follow(1, {.micro_batch = scheduled}, &error)) << error;
+    for (uint64_t number = 1; number < 5; ++number) {
+      EXPECT_EQ(step.run(number), StepOutcome::kDone);
+      step.maybe_grow_back(number, 1ull << 40);
+    }
+    EXPECT_EQ(step.plan().micro_batch, scheduled);
+  }
+}
+
 TEST(RecoverableStep, DoesNotGrowIntoALimitThatTheEstimateExceeds) {
   Diary diary;
   RecoverableStep step(diary, kShape, {}, {.micro_batch = 4}, {.grow_back_after = 1});
