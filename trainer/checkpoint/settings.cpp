@@ -54,6 +54,8 @@ std::string settings_of(const Config& config) {
   if (train.numerics.optimizer == OptimizerKind::kSgd) line("train.momentum", train.momentum);
   if (train.numerics.precision == Precision::kFp16Mixed)
     line("train.loss_scale_interval", double(train.loss_scale_interval));
+  // Roundings come from the seed. One process has its dropout's generators from the checkpoint.
+  if (train.numerics.rounds_stochastically()) text += "train.seed = " + std::to_string(train.seed) + '\n';
   return text;
 }
 

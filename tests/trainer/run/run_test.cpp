@@ -58,9 +58,9 @@ threads = 1
     return ScratchFolder::read(scratch_.file(out) + "/losses.txt");
   }
   // A run that ends after its first step, with a checkpoint.
-  void interrupt(const std::string& out) {
+  void interrupt(const std::string& out, const std::vector<std::string>& overrides = {}) {
     Stop stop{.signal = SIGINT};
-    ASSERT_EQ(train(config(out), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
+    ASSERT_EQ(train(config(out, overrides), {.resume = "", .stop = &stop, .quiet = true}).exit_code,
               exit_code_of_signal(SIGINT));
   }
   // The log of a run in `out` that goes on from the checkpoint in `from` to its end, and what it held.
@@ -232,6 +232,17 @@ TEST_F(WholeRun, OtherSettingsThanThoseOfTheCheckpointAreNamed) {
                         "is 0.4, train.batch was 4 and is 2, train.learning_rate was 0.01 and is 0.001"));
   EXPECT_EQ(other.second, Guarantee::kStatisticsChange);
   EXPECT_EQ(resumed("rows", {"data.seed=7"}).second, Guarantee::kStatisticsChange);
+  EXPECT_EQ(resumed("seed", {"train.seed=7"}).second, Guarantee::kBitExact)
+      << "nothing is drawn from it again";
+}
+
+TEST_F(WholeRun, AnotherSeedOfRoundingsThanThatOfTheCheckpointIsNamed) {
+  const std::string bf16 = "train.precision=\"bf16\"";
+  interrupt("a", {bf16});
+  EXPECT_EQ(resume("a", "same", {bf16}).second, Guarantee::kBitExact);
+  const auto other = resume("a", "other", {bf16, "train.seed=9223372036854775807"});
+  EXPECT_THAT(other.first, HasSubstr("train.seed was 1 and is 9223372036854775807"));
+  EXPECT_EQ(other.second, Guarantee::kStatisticsChange);
 }
 
 // Where a run was killed before its first checkpoint, --resume would go on from that of another run.
