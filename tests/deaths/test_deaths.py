@@ -224,13 +224,13 @@ class Trainer(unittest.TestCase):
 
     def test_a_host_that_refuses_the_optimizers_state(self):
         """Its address space is what the same training needs that has the state on the card."""
-        how = {"width": 2048, "steps": 1, "values": "zeros"}
         with tempfile.TemporaryDirectory() as folder:
-            needed = pathlib.Path(folder) / "needed"
-            roomy = self.trained("4GiB", before=("bash", SCRIPTS / "most_addresses.sh", needed), **how)
-            self.assertEqual(roomy.status, 0, roomy.errors)
-            limited = ("bash", "-c", f'ulimit -v {needed.read_text().strip()}; exec "$@"', "limited")
-        died = self.trained("4GiB", "--set", "plan.optimizer=host", before=limited, **how)
+            roomy = training(folder, width=2048, steps=1_000_000)
+            needed = call(simulate("4GiB", "bash", SCRIPTS / "addresses_of_a_step.sh", *roomy), folder,
+                          OMP_NUM_THREADS="1")
+        self.assertRegex(needed.stdout, r"^\d+\n$", needed.stderr)
+        limited = ("bash", "-c", f'ulimit -v {needed.stdout.strip()}; exec "$@"', "limited")
+        died = self.trained("4GiB", "--set", "plan.optimizer=host", before=limited, width=2048, values="zeros")
         self.assertEqual(died.status, 17, died.errors)
         self.assertEqual(died.cause, "host memory", died.text)
         self.assertRegex(died.errors, r"the host has no \d+ bytes")
@@ -261,7 +261,8 @@ class Trainer(unittest.TestCase):
     def test_a_script_that_is_killed_leaves_no_training(self):
         """As subprocess.run does when its time is over."""
         training = ("bash", "-c", "echo $$; exec sleep 100")  # writes no step
-        for words in (("killed_in_a_step.sh", *training), ("beside_training.sh", *training, "--", "true")):
+        for words in (("killed_in_a_step.sh", *training), ("addresses_of_a_step.sh", *training),
+                      ("beside_training.sh", *training, "--", "true")):
             with self.subTest(words[0]), tempfile.TemporaryDirectory() as folder:
                 script = subprocess.Popen(["bash", SCRIPTS / words[0], *words[1:]],
                                           env={**os.environ, "TMPDIR": folder})
