@@ -331,7 +331,11 @@ class ConfigReader {
   void take_lengths(const Vocabulary& pairs) {
     Architecture& model = config_.model;
     if (!model.has_decoder()) return;
-    if (!context_is_given_) model.context = pairs.longest_source;
+    if (!context_is_given_) {
+      if (!config_.pretrained.empty() && pairs.longest_source < model.context)
+        model.pretrained_context = model.context;
+      model.context = pairs.longest_source;
+    }
     if (!model.has_pairs()) model.target = pairs.longest_target;
   }
 

@@ -51,7 +51,10 @@ void LayerCache::reserve() {
   const int64_t before = slots_.empty() ? 0 : int64_t(slots_.size()) * slots_[0].memory.numel();
   if (int64_t(count) * bytes < before) slots_.clear();  // room for the smaller ones
   std::vector<Slot> slots(count);
-  for (Slot& slot : slots) slot.memory = at::empty({bytes}, at::device(device_).dtype(at::kByte));
+  for (Slot& slot : slots) {
+    slot.memory = at::empty({bytes}, at::device(device_).dtype(at::kByte));
+    slot.in_doubt = true;  // kernels that had this memory before may not be done
+  }
   slots_ = std::move(slots);
 }
 

@@ -269,6 +269,7 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
     parameters_.come_to_devices(to.parameters, to.gradients, homes);
     parameters_.reserve();
     reserve_messages(to);
+    if (from.placement != to.placement) pipeline_->placement_changed();
     // On a peer, those of layers that have another device now.
     const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
     if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);

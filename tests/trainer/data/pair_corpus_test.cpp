@@ -153,6 +153,17 @@ TEST_F(PairCorpus, TheLengthsOfAModelAreThoseOfTheFileUnlessItSaysOthers) {
   EXPECT_EQ(unread.value_or(Config{}).model.row_tokens(), 10u) << "for a plan alone";
 }
 
+TEST_F(PairCorpus, APretrainedModelKeepsThePositionsThatItWasMadeFor) {
+  pair_corpus(scratch_, counting_pairs(120));
+  ScratchFolder::write(scratch_.file("config.json"),
+                       R"({"d_ff": 96, "d_kv": 8, "d_model": 32, "feed_forward_proj": "relu",
+                           "is_encoder_decoder": true, "model_type": "t5", "num_heads": 4, "num_layers": 2,
+                           "n_positions": 512, "vocab_size": 384, "dropout_rate": 0})");
+  EXPECT_EQ(config_fault("pretrained = \"" + scratch_.file("") + "\"\n"), "");
+  EXPECT_EQ(config_.model.context, 12u);
+  EXPECT_EQ(config_.model.positions(), 512u) << "what it is saved with";
+}
+
 TEST_F(PairCorpus, WhatIsWrongWithItsMetadataIsSaid) {
   WrittenPairs written = counting_pairs(40);
   EXPECT_EQ(fault(written), "");

@@ -24,6 +24,7 @@ class Pipeline : public MicroBatchSchedule {
       : MicroBatchSchedule(std::move(random)), draws_(draws) {}
 
   void drop() override;
+  void placement_changed() override { distances_.clear(); }
   at::Tensor run(uint32_t number, const Run& run) override;
 
  private:

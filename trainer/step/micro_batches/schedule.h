@@ -34,6 +34,8 @@ class MicroBatchSchedule {
   virtual void drop() { under_way_.clear(); }
   // Another step, or the same once more.
   void clear();
+  // Layers have other devices now, which may draw another number of random numbers for as many rows.
+  virtual void placement_changed() {}
   // Until micro-batch `number` is done, which all before it are; later ones may be under way then. Returns
   // its loss.
   virtual at::Tensor run(uint32_t number, const Run& run) = 0;
