@@ -55,6 +55,9 @@ class TraceReader {
     out_.started_ns = header.started_ns;
     out_.dropped = header.dropped;
     out_.closed = header.closed == 1;
+    Writer writer;
+    source_.read(kWriterOffset, &writer, sizeof writer);
+    if (!out_.closed) out_.writer = liveness(header.process, writer);
     side_used_ = header.side_used;
     return "";
   }

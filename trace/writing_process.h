@@ -43,6 +43,21 @@ inline bool is_taken(pid_t id) {
   return id != ::getpid() && (::kill(id, 0) == 0 || errno == EPERM);
 }
 
+// For a reader of a trace that was not closed.
+enum class Liveness : uint8_t { kEnded, kRuns, kUnknown };
+
+inline Liveness liveness(uint64_t process, const Writer& writer) {
+  const bool is_told = writer.check == writer_check(writer) && writer.machine != 0;
+  const Writer here = this_writer();
+  if (is_told && (writer.machine != here.machine || writer.id_space != here.id_space))
+    return Liveness::kUnknown;
+  const bool is_number = process > 0 && process <= INT32_MAX;
+  if (!is_number || (::kill(static_cast<pid_t>(process), 0) != 0 && errno != EPERM)) return Liveness::kEnded;
+  const bool is_shown = ::access(("/proc/" + std::to_string(process)).c_str(), F_OK) == 0;
+  if (!is_told || !is_shown) return Liveness::kUnknown;
+  return is_alive({process, writer.process_start}) ? Liveness::kRuns : Liveness::kEnded;
+}
+
 // Of a trace that was not closed. One that was made on another machine, in another container or before the
 // machine's start may be written still.
 inline bool may_live(uint64_t process, const Writer& writer) {

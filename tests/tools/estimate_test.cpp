@@ -243,6 +243,9 @@ TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
   EXPECT_EQ(each["batch"], 2);
   EXPECT_EQ(states(each), states(alone));
   EXPECT_NEAR(double(states(shared)) / double(states(alone)), 0.25, 0.001);
+  EXPECT_THAT(each["plan"].get<std::string>(), HasSubstr("micro_batch=2 evaluation_batch=2"));
+  const Json evaluated = data({"gpt2", "--ranks", "4", "--evaluation-batch", "6"});
+  EXPECT_THAT(evaluated["plan"].get<std::string>(), HasSubstr("micro_batch=2 evaluation_batch=6"));
   EXPECT_EQ(alone["sent_bytes"], 0);
   EXPECT_NEAR(each["sent_bytes"].get<double>(), 2 * 0.75 * 4 * 124.4e6, 1e7);
   EXPECT_THAT(run({"estimate", "gpt2", "--ranks", "4"}).out, HasSubstr("A rank sends 712"));

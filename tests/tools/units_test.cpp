@@ -37,7 +37,12 @@ TEST(Units, WritesSizesAndTimes) {
   EXPECT_EQ(exact_size_text(3ull << 29), "1.50 GiB (1610612736)");
   EXPECT_EQ(duration_text(999), "999 µs");
   EXPECT_EQ(duration_text(12345), "12.3 ms");
+  EXPECT_EQ(duration_text(999'600), "1 s");
   EXPECT_EQ(duration_text(4560000), "4.56 s");
+  EXPECT_EQ(duration_text(119'999'999), "120 s");
+  EXPECT_EQ(duration_text(120'000'000), "2 min 0 s");
+  EXPECT_EQ(duration_text(4'939'000'000), "82 min 19 s");
+  EXPECT_EQ(duration_text(90'061'000'000), "25 h 1 min");
 }
 
 }  // namespace

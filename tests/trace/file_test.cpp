@@ -186,6 +186,29 @@ TEST(TraceFile, OfAProcessThatIsGoneIsReplacedThoughItsIdIsTakenAgain) {
   EXPECT_EQ(open_or_fail(folder / "t")->path(), folder / "t");
 }
 
+TEST(TraceFile, WhetherItsWriterRunsIsTold) {
+  const TemporaryFolder folder;
+  {
+    const auto trace = open_or_fail(folder / "t");
+    EXPECT_EQ(read_or_fail(folder / "t").writer, Liveness::kRuns);
+    rewrite(folder / "t", [](Header&, Writer& writer) { ++writer.id_space; });
+    EXPECT_EQ(read_or_fail(folder / "t").writer, Liveness::kUnknown) << "its id means nothing here";
+    rewrite(folder / "t", [](Header&, Writer& writer) { --writer.id_space, ++writer.process_start; });
+    EXPECT_EQ(read_or_fail(folder / "t").writer, Liveness::kEnded) << "its id was given out again";
+    rewrite(folder / "t", [](Header&, Writer& writer) { writer = {}; });
+    EXPECT_EQ(read_or_fail(folder / "t").writer, Liveness::kUnknown) << "of an older version";
+  }
+  const pid_t zombie = ::fork();
+  if (zombie == 0) {
+    open_or_fail(folder / "zombie").release()->write(numbered(1, 0));
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(zombie), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(read_or_fail(folder / "zombie").writer, Liveness::kEnded);
+  ASSERT_EQ(::waitpid(zombie, nullptr, 0), zombie);
+}
+
 TEST(TraceFile, OfAnOlderVersionIsJudgedByItsId) {
   const TemporaryFolder folder;
   leave_open(folder / "t");

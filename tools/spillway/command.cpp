@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/command_line/option_checks.h"
+#include "base/utf8.h"
 #include "tools/spillway/suggest.h"
 
 namespace spillway::tools {
@@ -54,14 +55,27 @@ int refuse_command(const std::vector<Command>& commands, const CLI::App& app, co
               "'" + word + "' is not " + kind + "." + did_you_mean(word, names) + " See 'spillway --help'.");
 }
 
+// `option`: null where it is not known.
+std::string values_taken_by(const CLI::Option* option) {
+  const int least = option != nullptr ? option->get_expected_min() : 1;
+  const int most = option != nullptr ? option->get_expected_max() : 1;
+  if (most < 2) return ": it takes one value, and is given once";
+  return ": it takes " + (least < most ? std::to_string(least) + " to " : std::string()) +
+         std::to_string(most) + " values";
+}
+
 // CLI11's words for an option without its value, or with several, name types and counts.
-int refuse_parse(const CommandLine& line, const std::vector<Command>& commands,
+int refuse_parse(const CommandLine& line, const std::vector<Declared>& declared,
                  const CLI::ParseError& error) {
   std::string text = error.what(), command;
-  if (error.get_name() == "ArgumentMismatch")
-    text = text.substr(0, text.find(':')) + ": it takes one value, and is given once";
-  for (const Command& known : commands)
-    if (!line.own.empty() && line.own.front() == known.name) command = known.name;
+  const CLI::App* app = nullptr;
+  for (const Declared& known : declared)
+    if (!line.own.empty() && line.own.front() == known.command->name)
+      command = known.command->name, app = known.app;
+  if (error.get_name() == "ArgumentMismatch") {
+    const std::string name = text.substr(0, text.find(':'));
+    text = name + values_taken_by(app != nullptr ? app->get_option_no_throw(name) : nullptr);
+  }
   const std::string help = command.empty() ? "--help" : command + " --help";
   return fail(kUsageError, (command.empty() ? "" : command + ": ") + text + ". See 'spillway " + help + "'.");
 }
@@ -89,8 +103,12 @@ int run_parsed(const CommandLine& line, const Declared& declared) {
 }  // namespace
 
 int fail(int code, const std::string& text) {
-  std::fprintf(stderr, "spillway: %s\n", text.c_str());
+  std::fprintf(stderr, "spillway: %s\n", printable(text).c_str());
   return code;
+}
+
+void print_result(const std::string& text) {
+  std::fputs(printable(text).c_str(), stdout);
 }
 
 int run_command_line(const std::vector<Command>& commands, int argc, char** argv) {
@@ -98,6 +116,7 @@ int run_command_line(const std::vector<Command>& commands, int argc, char** argv
   app.set_version_flag("--version", "spillway " SPILLWAY_VERSION_TEXT);
   app.footer(kExitCodes);
   app.allow_extras();
+  app.require_subcommand(0, 1);  // a file that has a command's name is a file behind the first one
   CommandLine line(argc, argv);
   std::vector<Declared> declared;
   for (const Command& command : commands) {
@@ -110,7 +129,7 @@ int run_command_line(const std::vector<Command>& commands, int argc, char** argv
     app.parse(Words(line.own.rbegin(), line.own.rend()));  // CLI11 takes them from the back
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return refuse_parse(line, commands, error);
+    return refuse_parse(line, declared, error);
   }
   if (const Words extra = app.remaining(); !extra.empty())
     return refuse_command(commands, app, extra.front());

@@ -69,5 +69,7 @@ int run_command_line(const std::vector<Command>& commands, int argc, char** argv
 
 // Prints "spillway: <text>" to standard error and returns `code`.
 int fail(int code, const std::string& text);
+// Writes a result to the standard output. What a file made of names does nothing to a terminal.
+void print_result(const std::string& text);
 
 }  // namespace spillway::tools

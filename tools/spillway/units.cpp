@@ -61,8 +61,11 @@ std::string exact_size_text(uint64_t bytes) {
 std::string duration_text(uint64_t microseconds) {
   if (microseconds < 1000) return std::to_string(microseconds) + " µs";
   const auto value = static_cast<double>(microseconds);
-  if (microseconds < 1000000) return format("%.3g ms", value / 1e3);
-  return format("%.3g s", value / 1e6);
+  if (microseconds < 999500) return format("%.3g ms", value / 1e3);
+  if (microseconds < 120'000'000) return format("%.3g s", value / 1e6);
+  const uint64_t seconds = microseconds / 1'000'000, minutes = seconds / 60;
+  if (minutes < 120) return std::to_string(minutes) + " min " + std::to_string(seconds % 60) + " s";
+  return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min";
 }
 
 std::string address_text(uint64_t address) {

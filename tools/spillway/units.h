@@ -19,7 +19,7 @@ std::optional<uint64_t> parse_size(std::string_view text);
 
 using spillway::size_text;                         // "1.50 GiB", "512 B"
 std::string exact_size_text(uint64_t bytes);       // "1.50 GiB (1610612736)"
-std::string duration_text(uint64_t microseconds);  // "850 µs", "12.3 ms", "4.56 s"
+std::string duration_text(uint64_t microseconds);  // "850 µs", "12.3 ms", "4.56 s", "2 h 7 min"
 // "1 block", "2 blocks".
 std::string count_text(uint64_t count, const char* one, const char* many);
 std::string address_text(uint64_t address);  // "0x7f0000200000", "0"

@@ -48,9 +48,9 @@ TEST(Difference, WhatChangedMostComesFirst) {
   const MemoryHistory after = run_of({{{"f", "a.py", 1}}, {{"g", "a.py", 9}}, {{"h", "a.py", 20}}},
                                      {{1, 5 * kMiB}, {2, 2 * kMiB}, {3, kMiB}});
   const Difference difference = difference_of(end_of(before), end_of(after));
-  EXPECT_EQ(difference.in_use_before, 13 * kMiB);
-  EXPECT_EQ(difference.in_use_after, 8 * kMiB);
-  EXPECT_EQ(difference.reserved_before, 13 * kMiB);
+  EXPECT_EQ(difference.before.in_use, 13 * kMiB);
+  EXPECT_EQ(difference.after.in_use, 8 * kMiB);
+  EXPECT_EQ(difference.before.reserved, 13 * kMiB);
   ASSERT_EQ(difference.places.size(), 2u);
   EXPECT_EQ(difference.places[0].where, "a.py:9 g");
   EXPECT_EQ(difference.places[0].change(), -6 * static_cast<int64_t>(kMiB));
@@ -92,6 +92,42 @@ TEST(Difference, PlacesThatCameAndWent) {
   EXPECT_EQ(difference.places[0].before, 0u);
   EXPECT_EQ(difference.places[1].where, "a.py:1 old");
   EXPECT_EQ(difference.places[1].after, 0u);
+}
+
+// As of a long run, whose trace has kept the last events alone.
+TEST(Difference, MemoryThatIsOlderThanTheFileCounts) {
+  MemoryHistory before = run_of({{{"f", "a.py", 1}}}, {{1, 2 * kMiB}});
+  before.devices[0].unknown_bytes = 160 * kMiB;
+  before.devices[0].held_bytes = 170 * kMiB;
+  const MemoryHistory after = run_of({{{"f", "a.py", 1}}}, {{1, 160 * kMiB}});
+  const Difference difference = difference_of(end_of(before), end_of(after));
+  EXPECT_EQ(difference.before.in_use, 162 * kMiB);
+  EXPECT_EQ(difference.before.older, 160 * kMiB);
+  EXPECT_EQ(difference.before.reserved, 170 * kMiB) << "as the allocator counted it at the end";
+  EXPECT_EQ(difference_of({&before, 0, 0}, end_of(after)).before.reserved, 160 * kMiB);
+  EXPECT_EQ(difference.after.older, 0u);
+  ASSERT_EQ(difference.places.size(), 2u);
+  EXPECT_EQ(difference.places[0].where, "older than what the file tells of");
+  EXPECT_EQ(difference.places[0].before, 160 * kMiB);
+  EXPECT_EQ(difference.places[0].after, 0u);
+  EXPECT_EQ(difference_of(end_of(before), end_of(before)).unchanged, 2u);
+}
+
+TEST(Difference, WhatAFileLacksAndAnotherDeviceAreSaid) {
+  MemoryHistory before = run_of({{{"f", "a.py", 1}}}, {{1, 2 * kMiB}}), after = before;
+  after.devices[3] = after.devices[0];
+  after.devices.erase(0);
+  after.incomplete = "the file ends early";
+  const Difference difference = difference_of(end_of(before), {&after, 3, 1});
+  const std::string text = difference_text(difference, "a.pickle, at its peak", "b.pickle, at its peak");
+  EXPECT_THAT(text, HasSubstr("NOT WHOLE: B: the file ends early"));
+  EXPECT_THAT(text, HasSubstr("a.pickle, at its peak, device 0\n"));
+  EXPECT_THAT(text, HasSubstr("b.pickle, at its peak, device 3\n"));
+  const auto json = nlohmann::json::parse(difference_json(difference, "a", "b"));
+  EXPECT_EQ(json["before"]["incomplete"], "");
+  EXPECT_EQ(json["after"]["incomplete"], "the file ends early");
+  EXPECT_EQ(json["after"]["device"], 3);
+  EXPECT_EQ(json["after"]["older_bytes"], 0);
 }
 
 using DiffCommand = CommandTest;

@@ -471,6 +471,33 @@ TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {
   EXPECT_EQ(program.fail(kMiB).steps, 0u);
 }
 
+// PyTorch's allocator takes 20 MiB for what is smaller than 10.
+TEST(Findings, AFreeCardWithoutRoomForASegmentIsSaid) {
+  const auto said = [](uint64_t idle, uint64_t request) {
+    MemoryHistory history;
+    HistorySegment segment;
+    segment.address = 64 * kMiB, segment.size = 19 * kMiB + idle;
+    segment.blocks.push_back({64 * kMiB, 19 * kMiB, 19 * kMiB, BlockState::kAllocated});
+    if (idle > 0) segment.blocks.push_back({83 * kMiB, idle, idle, BlockState::kFree});
+    history.devices[0].segments.push_back(segment);
+    HistoryEvent event;
+    event.action = Action::kOutOfMemory;
+    event.address = 14 * kMiB;  // free on the card
+    event.size = request;
+    history.devices[0].events.push_back(event);
+    return look_into(history, std::nullopt).value_or(HistoryFindings{}).verdict;
+  };
+  const Verdict whole = said(kMiB, 8 * kMiB);
+  EXPECT_EQ(whole.cause, Cause::kFragmentation);
+  EXPECT_EQ(
+      whole.text,
+      "14.00 MiB of the card were free, but for 8.00 MiB the allocator takes a segment of 20.00 MiB; its "
+      "largest idle piece is 1.00 MiB");
+  EXPECT_EQ(said(0, 8 * kMiB).text,
+            "14.00 MiB of the card were free, but for 8.00 MiB the allocator takes a segment of 20.00 MiB");
+  EXPECT_NE(said(kMiB, 15 * kMiB).text.find("in pieces of at most 14.00 MiB"), std::string::npos);
+}
+
 // A segment of 100 MiB, and one of 60: blocks of 8 and 2 MiB lie between free pieces of 40, 40 and 10 MiB,
 // and one of 20 MiB in the middle of the other.
 MemoryHistory in_pieces(bool expandable) {

@@ -7,6 +7,7 @@
 
 #include "tests/tools/report/story.h"
 #include "tests/tools/support.h"
+#include "trace/writing_process.h"
 
 namespace spillway::tools {
 namespace {
@@ -323,6 +324,14 @@ TEST_F(Report, BelievesTheHistoryWhereItHasNearlyAll) {
   EXPECT_EQ(at_last["older_bytes"], 5 * kMiB);
 }
 
+TEST_F(Report, ThePeakIsNoLessThanWhatIsHeldAtLast) {
+  Story story(path());
+  story.memory(5 * kMiB, 20 * kMiB, kGiB, 20 * kMiB);
+  EXPECT_THAT(report(), HasSubstr("peak 20.00 MiB reserved, 5.00 MiB live"));
+  story.allocate(0x7f0010000000, 50 * kMiB, 50 * kMiB);
+  EXPECT_THAT(report(), HasSubstr("peak 55.00 MiB reserved, 55.00 MiB live"));
+}
+
 TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {
   Story story(path());
   story.oom(1, 100, 512, 512);
@@ -330,7 +339,29 @@ TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {
   EXPECT_THAT(text, HasSubstr("Verdict: unknown"));
   EXPECT_THAT(text, HasSubstr("outcome: none; the trace ends here"));
   EXPECT_THAT(text, HasSubstr("1 without an outcome"));
-  EXPECT_THAT(text, HasSubstr("cut off"));
+  EXPECT_THAT(text, HasSubstr("the process still runs"));
+}
+
+// As where the id of a process that is gone was given out again, or the trace is of another container.
+TEST_F(Report, AnotherProcessOfTheNumberIsNotTheWriter) {
+  Story story(path());
+  const auto rewrite = [&](const std::function<void(trace::Writer&)>& change) {
+    trace::Writer writer;
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(trace::kWriterOffset).read(reinterpret_cast<char*>(&writer), sizeof writer);
+    change(writer);
+    writer.check = trace::writer_check(writer);
+    file.seekp(trace::kWriterOffset).write(reinterpret_cast<const char*>(&writer), sizeof writer);
+  };
+  const auto running = [&] { return nlohmann::json::parse(report({"--json"}))["run"]["running"]; };
+  EXPECT_THAT(report(), HasSubstr("the process still runs\n"));
+  EXPECT_EQ(running(), true);
+  rewrite([](trace::Writer& writer) { ++writer.process_start; });
+  EXPECT_THAT(report(), HasSubstr("The process ended without closing the trace"));
+  EXPECT_EQ(running(), false);
+  rewrite([](trace::Writer& writer) { ++writer.id_space; });
+  EXPECT_THAT(report(), HasSubstr("or it still runs in another container or on another machine"));
+  EXPECT_EQ(running(), nullptr);
 }
 
 TEST_F(Report, PrefersThePhaseOfTheThreadThatFailed) {

@@ -24,6 +24,7 @@ namespace spillway::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Type = Pickle::Type;
 using std::string_literals::operator""s;
 
@@ -306,6 +307,33 @@ TEST_F(SnapshotCommand, ReportsALeakWordForWord) {
   const std::string expected = std::string(GOLDEN_FOLDER) + "/snapshot.txt";
   if (std::getenv("SPILLWAY_UPDATE_GOLDEN") != nullptr) std::ofstream(expected) << ran.out;
   EXPECT_EQ(ran.out, bytes_of(expected));
+}
+
+// A snapshot may come from a stranger: its names are no commands of the terminal, and no lines of the report.
+TEST_F(SnapshotCommand, WhatNamesAreMadeOfIsShownAsText) {
+  MemoryHistory history;
+  history.stacks.push_back({{"evil\x1b]0;owned\x07\x1b[2J\u009b31m\nVerdict: fake", "train.py", 5}});
+  history.settings["PYTORCH_ALLOC_CONF"] = "a\x1b[31m";
+  HistoryEvent event;
+  event.action = Action::kAllocate;
+  event.address = 64 << 20, event.size = 1 << 20, event.stack = 1;
+  history.devices[0].events.push_back(event);
+  HistorySegment segment;
+  segment.address = 64 << 20, segment.size = 2 << 20;
+  segment.blocks.push_back({64 << 20, 1 << 20, 1 << 20, BlockState::kAllocated, 1});
+  history.devices[0].segments.push_back(segment);
+  event.action = Action::kOutOfMemory;
+  event.size = 8 << 20;
+  history.devices[0].events.push_back(event);
+  write("evil.pickle", snapshot_of(history));
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"report", "evil.pickle"}, {"diff", "evil.pickle", kGolden}}) {
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("train.py:5 evil\uFFFD]0;owned\uFFFD\uFFFD[2J\uFFFD31m Verdict: fake"));
+    EXPECT_EQ(std::ranges::count_if(ran.out, [](unsigned char c) { return c < 0x20 && c != '\n'; }), 0);
+    EXPECT_THAT(ran.out, Not(HasSubstr("\nVerdict: fake")));
+  }
 }
 
 TEST_F(SnapshotCommand, RefusesWhatIsNoSnapshot) {

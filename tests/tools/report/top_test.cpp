@@ -161,6 +161,7 @@ TEST(TopText, ATextCanNotCommandTheTerminal) {
 TEST(TopText, IsCutToTheScreen) {
   EXPECT_EQ(cut_to_screen("a\nbbbb\nc\nd\n", 10, 2), "a\nbb\nc\nd\n");
   EXPECT_EQ(cut_to_screen("a\nb\nc\nd\n", 4, 9), "a\nb\n... 2 more lines\n");
+  EXPECT_EQ(cut_to_screen("\u2588\u2588\u2591 \u00b7 free\n", 9, 5), "\u2588\u2588\u2591 \u00b7\n");
 }
 
 class Top : public CommandTest {

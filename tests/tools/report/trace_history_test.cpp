@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/allocator/simulated.h"
+#include "tests/tools/support.h"
 #include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/report/trace/trace_history.h"
@@ -16,6 +17,7 @@ namespace {
 
 using spillway::testing::kKiB;
 using spillway::testing::kMiB;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using trace::Kind;
@@ -187,6 +189,32 @@ TEST_F(WrittenByTheAllocator, WhatTheRingHasLostIsSaid) {
   const Moment start = moment_at(device, 0);
   ASSERT_EQ(start.blocks.size(), 1u) << "it was freed in the history, so it was there before";
   EXPECT_EQ(start.blocks[0].requested, 7 * kMiB);
+  put(known);
+  put(lost);
+}
+
+// The program, beside this one.
+struct Program : CommandTest {
+  void TestBody() override {}
+  using CommandTest::run;
+};
+
+TEST_F(WrittenByTheAllocator, ACapacityIsAlsoForWhatTheRingHasLost) {
+  open(64);
+  const uint64_t lost = get(20 * kMiB);
+  for (int i = 0; i < 100; ++i) put(get(1 * kMiB));
+  const uint64_t known = get(30 * kMiB);
+  allocator->sample_memory();
+  const auto replayed = [&](const char* capacity) {
+    return Program().run({"replay", path_, "--capacity", capacity, "--allocator", "spillway", "--find"});
+  };
+  EXPECT_THAT(replayed("51MiB").out,
+              AllOf(HasSubstr("capacity 31.00 MiB (32505856) of 51.00 MiB\n"), HasSubstr("spillway   yes"),
+                    HasSubstr("50.00 MiB (52428800)\n"),
+                    HasSubstr("the capacity is smaller by them, the smallest one larger")));
+  EXPECT_THAT(replayed("40MiB").out, HasSubstr("spillway   no"));
+  EXPECT_THAT(replayed("10MiB").out,
+              AllOf(HasSubstr("capacity 0 B of 10.00 MiB\n"), HasSubstr("spillway   no")));
   put(known);
   put(lost);
 }

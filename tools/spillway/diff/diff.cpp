@@ -7,6 +7,7 @@
 #include "tools/spillway/diff/difference.h"
 #include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/moment.h"
+#include "tools/spillway/input_file.h"
 #include "tools/spillway/report/trace/read_history.h"
 
 namespace spillway::tools {
@@ -26,6 +27,7 @@ struct Side {
 };
 
 std::optional<Side> read_side(const std::string& path, std::string* error) {
+  if (*error = not_a_file(path); !error->empty()) return std::nullopt;
   auto history = read_history(path, error);
   if (!history) return std::nullopt;
   const auto found = look_into(*history, std::nullopt);
@@ -45,10 +47,8 @@ MomentSide moment_of(const Side& side, const std::string& at) {
 int show(const Options& options, const MomentSide& before, const std::string& name_before,
          const MomentSide& after, const std::string& name_after) {
   const Difference difference = difference_of(before, after);
-  std::fputs((options.json ? difference_json(difference, name_before, name_after)
-                           : difference_text(difference, name_before, name_after))
-                 .c_str(),
-             stdout);
+  print_result(options.json ? difference_json(difference, name_before, name_after)
+                            : difference_text(difference, name_before, name_after));
   return kSuccess;
 }
 

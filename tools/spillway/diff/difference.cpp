@@ -54,27 +54,51 @@ void join_moved(Places* places) {
   }
 }
 
+// The allocator's own count is of the end alone.
+SideTotals totals_of(const MomentSide& side) {
+  const DeviceHistory& device = side.history->devices.at(side.device);
+  SideTotals totals{.device = side.device,
+                    .reserved = moment_at(device, side.event).reserved,
+                    .older = device.unknown_bytes,
+                    .incomplete = side.history->incomplete};
+  if (side.event == device.events.size())
+    totals.reserved = std::max(totals.reserved, device.held_bytes.value_or(0));
+  return totals;
+}
+
+// What is older than the file's events and was in use at its end was there all the time.
+std::vector<Holder> holders_of(const MomentSide& side) {
+  std::vector<Holder> holders = holders_before(*side.history, side.device, side.event);
+  const uint64_t older = side.history->devices.at(side.device).unknown_bytes;
+  if (older > 0) {
+    Holder& one = holders.emplace_back();
+    one.where = "older than what the file tells of";
+    one.bytes = older;
+  }
+  return holders;
+}
+
 }  // namespace
 
 Difference difference_of(const MomentSide& before, const MomentSide& after) {
   Difference difference;
   Places places;
-  const auto add = [&](const MomentSide& side, uint64_t PlaceChange::* bytes, uint64_t PlaceChange::* blocks,
-                       uint64_t* in_use) {
-    for (const Holder& holder : holders_before(*side.history, side.device, side.event)) {
+  const auto add = [&](const MomentSide& side, uint64_t PlaceChange::* bytes,
+                       uint64_t PlaceChange::* blocks) {
+    SideTotals totals = totals_of(side);
+    for (const Holder& holder : holders_of(side)) {
       PlaceChange& place = places[{holder.where, holder.caller}];
       place.where = holder.where;
       place.caller = holder.caller;
       place.*bytes += holder.bytes;
       place.*blocks += holder.blocks;
-      *in_use += holder.bytes;
+      totals.in_use += holder.bytes;
     }
-    return moment_at(side.history->devices.at(side.device), side.event).reserved;
+    totals.reserved = std::max(totals.reserved, totals.in_use);
+    return totals;
   };
-  difference.reserved_before =
-      add(before, &PlaceChange::before, &PlaceChange::blocks_before, &difference.in_use_before);
-  difference.reserved_after =
-      add(after, &PlaceChange::after, &PlaceChange::blocks_after, &difference.in_use_after);
+  difference.before = add(before, &PlaceChange::before, &PlaceChange::blocks_before);
+  difference.after = add(after, &PlaceChange::after, &PlaceChange::blocks_after);
   join_moved(&places);
   for (auto& [name, place] : places) {
     if (place.before == place.after && place.blocks_before == place.blocks_after)

@@ -28,9 +28,15 @@ struct PlaceChange {
   int64_t change() const { return static_cast<int64_t>(after - before); }
 };
 
+struct SideTotals {
+  int device = 0;
+  uint64_t in_use = 0, reserved = 0;
+  uint64_t older = 0;      // of what is in use: no event and no block of the file tells of it
+  std::string incomplete;  // what the file lacks; "" of a whole one
+};
+
 struct Difference {
-  uint64_t in_use_before = 0, in_use_after = 0;
-  uint64_t reserved_before = 0, reserved_after = 0;
+  SideTotals before, after;
   std::vector<PlaceChange> places;  // those that changed, what changed most first
   uint64_t unchanged = 0;           // places
 };

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/input_file.h"
 #include "tools/spillway/plan/estimate.h"
 #include "tools/spillway/plan/gpu.h"
 #include "tools/spillway/plan/ranks.h"
@@ -90,6 +91,8 @@ int run_estimate(const EstimateOptions& options) {
   int code = kSuccess;
   std::string error = check_outputs({{"--svg", options.svg}});
   if (!error.empty()) return fail(kUnwritable, "estimate: " + error);
+  error = overwritten_input({options.workload.model}, {{"--svg", options.svg}});
+  if (!error.empty()) return fail(kUsageError, "estimate: " + error);
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "estimate: " + error);
   if (error = apply(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);

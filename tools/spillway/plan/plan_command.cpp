@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/input_file.h"
 #include "tools/spillway/plan/planned.h"
 #include "tools/spillway/plan/ranks.h"
 #include "tools/spillway/plan/stages/meshes.h"
@@ -137,6 +138,8 @@ int run_plan(const PlanOptions& options) {
   int code = kSuccess;
   std::string error = check_outputs({{"--toml", options.toml}, {"--svg", options.svg}});
   if (!error.empty()) return fail(kUnwritable, "plan: " + error);
+  error = overwritten_input({options.workload.model}, {{"--toml", options.toml}, {"--svg", options.svg}});
+  if (!error.empty()) return fail(kUsageError, "plan: " + error);
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "plan: " + error);
   std::vector<PlanTarget> targets;

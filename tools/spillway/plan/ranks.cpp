@@ -85,7 +85,9 @@ std::string share_among_ranks(const RankOptions& options, Workload* workload) {
   shape.batch = (shape.batch + replicas - 1) / replicas;
   shape.ranks = replicas;
   if (stages > 1) shape.stage = trainer::stage_of(workload->stage_layers, 0);
-  workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
+  trainer::Plan& plan = workload->plan;
+  plan.micro_batch = std::min(plan.micro_batch, shape.batch);
+  if (workload->evaluation_follows) plan.evaluation_batch = plan.micro_batch;
   const std::string key = options.zero ? "--zero" : "run.zero";
   if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
     return key + ": the states of adafactor belong to whole matrices, and cannot be shared";

@@ -165,6 +165,8 @@ std::optional<Workload> read_workload(const WorkloadOptions& options, int* code,
   if (!has_plan || options.batch) plan.micro_batch = plan.evaluation_batch = batch;
   if (options.micro_batch) plan.micro_batch = plan.evaluation_batch = *options.micro_batch;
   plan.evaluation_batch = options.evaluation_batch.value_or(plan.evaluation_batch);
+  workload.evaluation_follows =
+      !options.evaluation_batch && (!has_plan || options.batch || options.micro_batch);
   choose_numerics(options, &workload.shape.numerics);
   workload.shape.model.dropout = options.dropout.value_or(workload.shape.model.dropout);
   std::string fault = trainer::fault_of(workload.shape.model);

@@ -38,7 +38,8 @@ struct Workload {
   uint32_t rows_of_all = 0;              // of a step of all ranks, where `shape` has those of one; else 0
   std::vector<uint32_t> stage_layers{};  // of each stage, where the ranks are those of a pipeline
   uint32_t all_ranks() const { return shape.ranks * std::max<uint32_t>(1, uint32_t(stage_layers.size())); }
-  trainer::Plan plan;  // of the configuration, else one micro-batch
+  bool evaluation_follows = false;  // an evaluation's forward has the rows of a micro-batch
+  trainer::Plan plan;               // of the configuration, else one micro-batch
   // How the configuration spreads the plan's layers, where it does not place them, and over how many devices;
   // 0: all.
   trainer::DeviceSpread spread = trainer::DeviceSpread::kGiven;

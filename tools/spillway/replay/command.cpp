@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/input_file.h"
 #include "tools/spillway/rehearse/report/output.h"
 #include "tools/spillway/replay/input/input.h"
 #include "tools/spillway/replay/output.h"
@@ -36,7 +37,8 @@ struct Row {
 struct Result {
   const std::string& path;
   const ReplayInput& input;
-  std::optional<uint64_t> capacity;
+  std::optional<uint64_t> given;     // all that the allocator may have
+  std::optional<uint64_t> capacity;  // of these, what is left for what the history tells of
   bool capacity_is_the_failures = false;
   std::vector<Row> rows;
 };
@@ -63,7 +65,10 @@ Row run_one(ReplayAllocator allocator, const Result& result, bool find, uint64_t
   Row row{allocator, std::nullopt, std::nullopt};
   if (result.capacity)
     row.outcome = replay(result.input.requests, target, *result.capacity, deadline, record);
-  if (find) row.smallest = smallest_capacity(result.input.requests, target, deadline);
+  if (find) {
+    row.smallest = smallest_capacity(result.input.requests, target, deadline);
+    if (row.smallest->bytes) *row.smallest->bytes += result.input.unknown_bytes;
+  }
   return row;
 }
 
@@ -101,7 +106,8 @@ std::string caveats_text(const Result& result) {
             "an approximation\n";
   if (input.unknown_bytes > 0)
     text += "  " + size_text(input.unknown_bytes) +
-            " more were in use that the history does not tell of: the capacity is smaller by them\n";
+            " more were in use that the history does not tell of: the capacity is " +
+            (result.rows[0].smallest ? "smaller by them, the smallest one larger\n" : "smaller by them\n");
   if (!input.incomplete.empty()) text += "  NOT WHOLE: " + input.incomplete + "\n";
   for (const std::string& setting : input.settings.ignored)
     text += "  the setting " + setting + " does not count\n";
@@ -110,14 +116,17 @@ std::string caveats_text(const Result& result) {
 
 std::string text_of(const Result& result) {
   const Requests& requests = result.input.requests;
-  std::string text = "Replay of a " + std::string(result.input.kind) + ": " + result.path + "\n";
+  std::string text = "Replay of a " + std::string(result.input.kind) + ": " + result.path;
+  text += result.input.device == 0 ? "\n" : ", device " + std::to_string(result.input.device) + "\n";
   text += "  " + count_text(requests.blocks, "allocation", "allocations") + ", " +
           count_text(requests.streams, "stream", "streams") + ", " +
           count_text(requests.steps.size(), "step", "steps") + "; at most " +
           exact_size_text(most_live(requests)) + " live\n";
-  if (result.capacity)
-    text += "  capacity " + exact_size_text(*result.capacity) +
-            (result.capacity_is_the_failures ? ", as the program's allocator had when it failed\n" : "\n");
+  if (result.capacity) {
+    text += "  capacity " + exact_size_text(*result.capacity);
+    if (result.capacity != result.given) text += " of " + size_text(*result.given);
+    text += result.capacity_is_the_failures ? ", as the program's allocator had when it failed\n" : "\n";
+  }
   using enum Align;
   Table table({kLeft, kLeft, kRight, kRight, kRight});
   table.add({"allocator", result.capacity ? "completes" : "", result.capacity ? "most held" : "",
@@ -158,6 +167,7 @@ std::string json_text(const Result& result) {
   Json json = {{"spillway_replay", 1},
                {"path", result.path},
                {"kind", result.input.kind},
+               {"device", result.input.device},
                {"allocations", requests.blocks},
                {"streams", requests.streams},
                {"steps", requests.steps.size()},
@@ -203,6 +213,10 @@ int run_replay(const Options& options) {
                 "replay: --capacity: '" + options.capacity + "' is no size: write " + kSizesAccepted);
   if (const std::string wrong = check_outputs({{"--out", options.out}}); !wrong.empty())
     return fail(kUnwritable, "replay: " + wrong);
+  if (const std::string wrong = overwritten_input({options.path}, {{"--out", options.out}}); !wrong.empty())
+    return fail(kUsageError, "replay: " + wrong);
+  if (const std::string wrong = not_a_file(options.path); !wrong.empty())
+    return fail(kUnreadableTrace, "replay: " + wrong);
   std::string error;
   auto input = read_replay_input(options.path, &error);
   if (!input) return fail(kUnreadableTrace, "replay: " + error);
@@ -210,11 +224,9 @@ int run_replay(const Options& options) {
     input->alloc_conf = options.settings;
     input->settings = parse_torch_settings(options.settings);
   }
-  Result result{options.path, *input, capacity, false, {}};
-  if (!capacity && input->capacity) {
-    result.capacity = *input->capacity - std::min(*input->capacity, input->unknown_bytes);
-    result.capacity_is_the_failures = true;
-  }
+  Result result{options.path, *input, capacity ? capacity : input->capacity, {}, !capacity, {}};
+  result.capacity = result.given;
+  if (result.capacity) *result.capacity -= std::min(*result.capacity, input->unknown_bytes);
   const bool find = options.find || !result.capacity, records = !options.out.empty();
   if (records && (allocators->size() != 1 || !result.capacity))
     return fail(kUsageError, result.capacity ? "replay: --out: choose one allocator: --allocator NAME"
@@ -222,7 +234,7 @@ int run_replay(const Options& options) {
   ReplayRecord record;
   for (const ReplayAllocator allocator : *allocators)
     result.rows.push_back(run_one(allocator, result, find, options.seconds, records ? &record : nullptr));
-  std::fputs((options.json ? json_text(result) : text_of(result)).c_str(), stdout);
+  print_result(options.json ? json_text(result) : text_of(result));
   return records ? write_record(options, result, std::move(record)) : kSuccess;
 }
 

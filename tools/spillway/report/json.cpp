@@ -181,6 +181,11 @@ Json slowdowns_json(const Run& run) {
   return slowdowns;
 }
 
+Json running_json(const trace::Contents& contents) {
+  if (!contents.closed && contents.writer == trace::Liveness::kUnknown) return {};
+  return !contents.closed && contents.writer == trace::Liveness::kRuns;
+}
+
 Json run_json(const ReportInput& input) {
   const Run& run = input.analysis.run;
   Json failed_calls = Json::object();
@@ -188,7 +193,7 @@ Json run_json(const ReportInput& input) {
   return {{"process", input.contents.process},
           {"started_ns", input.contents.started_ns},
           {"ended", input.contents.closed},
-          {"running", !input.contents.closed && is_running(input.contents.process)},
+          {"running", running_json(input.contents)},
           {"last_memory", last_memory_json(input)},
           {"failures", input.analysis.incidents.size()},
           {"rescued", run.granted},

@@ -65,8 +65,6 @@ const char* kind_name(trace::Kind kind);
 std::string no_failure_text(const trace::Contents& contents);
 // That the file is not whole; and of a process that is no more and did not close its trace, what it held.
 std::string cut_off_text(const ReportInput& input);
-// Whether a process of that number runs here.
-bool is_running(uint64_t process);
 // How the process ended, as far as its file shows.
 std::string ending_text(const trace::Contents& contents);
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/input_file.h"
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/perfetto/write.h"
 #include "tools/spillway/rehearse/report/output.h"
@@ -25,6 +26,9 @@ namespace {
 struct Options {
   std::string path, capacity, html, pickle, perfetto;
   std::vector<std::string> more;  // reports of other ranks
+  std::vector<std::pair<const char*, std::string>> outputs() const {
+    return {{"--html", html}, {"--pickle", pickle}, {"--perfetto", perfetto}};
+  }
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -98,7 +102,7 @@ int report_history(const Options& options, HistoryFile file) {
                              history_file_name(file),
                              static_cast<uint64_t>(options.events)};
   if (!options.html.empty()) return write_page(options, snapshot_page(shown));
-  std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
+  print_result(options.json ? snapshot_json(shown) : snapshot_text(shown));
   return kSuccess;
 }
 
@@ -130,8 +134,15 @@ int report_trace(const Options& options, TraceReport* trace) {
   trace->look_back(static_cast<uint64_t>(options.events));
   if (!options.html.empty()) return write_page(options, trace->page());
   const ReportInput input = trace->input();
-  std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
+  print_result(options.json ? report_json(input) : report_text(input));
   return kSuccess;
+}
+
+// Of a folder, what rank 0 has left.
+std::vector<std::string> files_read(const Options& options) {
+  std::vector<std::string> files = {options.path, options.path + "/report.json"};
+  for (const std::string& path : options.more) files.push_back(path), files.push_back(path + "/report.json");
+  return files;
 }
 
 // Of a training of several ranks.
@@ -143,14 +154,12 @@ int report_ranks(const Options& options) {
   if (asks_more)
     return fail(kUsageError,
                 "report: the reports of a training are told as text or a page: each report.json is its data");
-  if (const std::string wrong = check_outputs({{"--html", options.html}}); !wrong.empty())
-    return fail(kUnwritable, "report: " + wrong);
   std::string error;
   const auto reports = read_rank_reports(paths, &error);
   if (!reports) return fail(kUnreadableTrace, "report: " + error);
   if (!options.html.empty())
     return write_page(options, ranks_page(options.path, rank_reports_json(*reports)));
-  std::fputs(rank_reports_text(*reports).c_str(), stdout);
+  print_result(rank_reports_text(*reports));
   return kSuccess;
 }
 
@@ -159,11 +168,13 @@ int report(const Options& options) {
     return fail(
         kUsageError,
         "report: name the file: spillway report TRACE, a memory snapshot of PyTorch's, or a log of RMM's");
-  if (!options.more.empty() || is_run_report(options.path)) return report_ranks(options);
-  if (const std::string wrong = check_outputs(
-          {{"--html", options.html}, {"--pickle", options.pickle}, {"--perfetto", options.perfetto}});
-      !wrong.empty())
+  if (const std::string wrong = not_a_file(options.path); !wrong.empty())
+    return fail(kUnreadableTrace, "report: " + wrong);
+  if (const std::string wrong = check_outputs(options.outputs()); !wrong.empty())
     return fail(kUnwritable, "report: " + wrong);
+  if (const std::string wrong = overwritten_input(files_read(options), options.outputs()); !wrong.empty())
+    return fail(kUsageError, "report: " + wrong);
+  if (!options.more.empty() || is_run_report(options.path)) return report_ranks(options);
   const HistoryFile file = history_file(options.path);
   if (file == HistoryFile::kSnapshot && !options.pickle.empty())
     return fail(kUsageError, "report: --pickle: " + options.path + " is a snapshot of PyTorch's already");

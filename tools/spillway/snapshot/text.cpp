@@ -92,7 +92,8 @@ std::string holdings_text(const SnapshotReport& report) {
   return text + (report.snapshot.requests_only ? in_use_text(found.holdings) : reserved_text(report));
 }
 
-std::string age_text(const Holder& holder) {
+std::string age_text(const Holder& holder, bool has_clock) {
+  if (!has_clock) return "";
   return holder.oldest_us ? duration_text(*holder.oldest_us) : "before history";
 }
 
@@ -100,16 +101,17 @@ std::string growth_text(const Holder& holder) {
   return holder.growth ? "+" + size_text(holder.growth->bytes_per_step) + " a step" : "";
 }
 
-std::string holders_text(const std::vector<Holder>& holders, uint64_t whole) {
+// Without a clock no event has a time, as in an old snapshot or a replay's.
+std::string holders_text(const std::vector<Holder>& holders, uint64_t whole, bool has_clock) {
   using enum Align;
   Table table({kRight, kRight, kRight, kRight, kLeft, kLeft});
-  table.add({"bytes", "share", "blocks", "oldest", "growth", "place"});
+  table.add({"bytes", "share", "blocks", has_clock ? "oldest" : "", "growth", "place"});
   const bool grows = std::any_of(holders.begin(), holders.end(),
                                  [](const Holder& holder) { return holder.growth.has_value(); });
   for (size_t i = 0; i < std::min(kHoldersShown, holders.size()); ++i) {
     const Holder& holder = holders[i];
     table.add({size_text(holder.bytes), percent(holder.bytes, whole), std::to_string(holder.blocks),
-               age_text(holder), growth_text(holder), holder.where + from_text(holder.caller)});
+               age_text(holder, has_clock), growth_text(holder), holder.where + from_text(holder.caller)});
   }
   std::string text = table.text("  ");
   if (holders.size() > kHoldersShown)
@@ -147,7 +149,8 @@ std::string completeness_text(const SnapshotReport& report) {
   if (found.events == 0)
     text += "no history: torch.cuda.memory._record_memory_history() before the first allocation records one";
   else
-    text += count_text(found.events, "event", "events") + " in " + duration_text(found.span_us);
+    text += count_text(found.events, "event", "events") +
+            (found.span_us > 0 ? " in " + duration_text(found.span_us) : std::string());
   if (found.steps > 0) text += ", " + count_text(found.steps, "step", "steps");
   text += "\n";
   if (!report.snapshot.remark.empty()) text += "  " + report.snapshot.remark + "\n";
@@ -163,7 +166,8 @@ std::string completeness_text(const SnapshotReport& report) {
 }  // namespace
 
 std::string held_text(const HistoryFindings& found, const std::string& title, uint64_t older_bytes) {
-  std::string text = "\n" + title + "\n" + holders_text(found.holders, found.holdings.in_use + older_bytes);
+  std::string text = "\n" + title + "\n" +
+                     holders_text(found.holders, found.holdings.in_use + older_bytes, found.span_us > 0);
   if (older_bytes > 0)
     text += "  " + size_text(older_bytes) +
             " besides were allocated before what is left of the history: by which lines is not known.\n";
@@ -173,7 +177,7 @@ std::string held_text(const HistoryFindings& found, const std::string& title, ui
 std::string peak_text(const HistoryFindings& found) {
   if (found.peak_is_the_failure || found.events == 0) return "";
   return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
-         holders_text(found.at_peak, found.peak_bytes);
+         holders_text(found.at_peak, found.peak_bytes, found.span_us > 0);
 }
 
 std::string snapshot_text(const SnapshotReport& report) {

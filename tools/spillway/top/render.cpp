@@ -273,6 +273,20 @@ std::string top_json(const Overview& overview) {
   return Json{{"devices", devices}, {"processes", processes}, {"totals", totals}}.dump() + "\n";
 }
 
+namespace {
+
+// Characters and not bytes: the bar's have three.
+std::string_view beginning_of(std::string_view line, size_t characters) {
+  size_t at = 0;
+  for (; at < line.size(); ++at) {
+    const bool begins_one = (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80;
+    if (begins_one && characters-- == 0) break;
+  }
+  return line.substr(0, at);
+}
+
+}  // namespace
+
 std::string cut_to_screen(const std::string& text, size_t rows, size_t columns) {
   std::string out;
   size_t row = 0;
@@ -282,7 +296,8 @@ std::string cut_to_screen(const std::string& text, size_t rows, size_t columns) 
       const auto more = std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), '\n');
       return out + "... " + std::to_string(more) + " more lines\n";
     }
-    out += text.substr(at, std::min(end - at, columns)) + "\n";
+    out += beginning_of(std::string_view(text).substr(at, end - at), columns);
+    out += '\n';
     at = end + 1;
   }
   return out;

@@ -57,18 +57,23 @@ int top(const TopOptions& options) {
   sigaddset(&stops, SIGINT);
   sigaddset(&stops, SIGTERM);
   ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+  std::string told;  // to who reads data: why there is none
   for (bool first = true;; first = false) {
     std::vector<LedgerMember> members;
     std::string why_not;
     const LedgerRead read = read_ledger(name, &members, &why_not);
     const bool wrong = read == LedgerRead::kRefused || read == LedgerRead::kBroken;
-    if (wrong && options.once) return fail(kUnreadableTrace, "top: " + missing_text(read, why_not));
+    const std::string fault = wrong ? missing_text(read, why_not) : "";
+    if (wrong && options.once) return fail(kUnreadableTrace, "top: " + fault);
     const Overview overview = overview_of(std::move(members));
-    if (options.json)
-      std::fputs(wrong ? "" : top_json(overview).c_str(), stdout);
-    else
-      print(wrong ? missing_text(read, why_not) + "\n" : top_text(overview),
-            !options.once && ::isatty(STDOUT_FILENO) == 1, first);
+    if (options.json && wrong) {
+      if (fault != told) fail(kUnreadableTrace, "top: " + fault);
+      told = fault;
+    } else if (options.json) {
+      std::fputs(top_json(overview).c_str(), stdout);
+    } else {
+      print(wrong ? fault + "\n" : top_text(overview), !options.once && ::isatty(STDOUT_FILENO) == 1, first);
+    }
     if (std::fflush(stdout) != 0 || options.once || stopped_within(stops, options.seconds)) return kSuccess;
   }
 }

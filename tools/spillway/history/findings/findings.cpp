@@ -154,6 +154,16 @@ Holdings holdings_at(const Moment& moment, const PoolAndStream& asker) {
   return holdings;
 }
 
+// The card has what was asked for, and less than the allocator takes for it.
+std::string no_segment_text(const Holdings& holdings, uint64_t request) {
+  std::string text = size_text(holdings.free.value_or(0)) + " of the card were free, but for " +
+                     size_text(request) + " the allocator takes a segment of " +
+                     size_text(native_segment_bytes(request));
+  if (holdings.idle > 0 && holdings.largest_idle < request)
+    text += "; its largest idle piece is " + size_text(holdings.largest_idle);
+  return text;
+}
+
 Verdict verdict_on(const Holdings& holdings, uint64_t request) {
   if (holdings.free && *holdings.free >= native_segment_bytes(request))
     return {Cause::kLimit, size_text(*holdings.free) +
@@ -171,7 +181,10 @@ Verdict verdict_on(const Holdings& holdings, uint64_t request) {
   memory.device = memory.limit;
   // A piece that is large enough was not the request's to have: it lies among small blocks, or is kept whole.
   const uint64_t extent = std::max(holdings.largest_idle, memory.free);
-  return judge(memory, request, std::min(extent, request - 1));
+  Verdict verdict = judge(memory, request, extent < request ? std::optional(extent) : std::nullopt);
+  if (verdict.cause == Cause::kFragmentation && memory.free >= request)
+    verdict.text = no_segment_text(holdings, request);
+  return verdict;
 }
 
 std::string place_text(const Holder& holder) {

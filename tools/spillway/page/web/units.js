@@ -19,7 +19,7 @@ function countText(count) { return String(Math.round(count)).replace(/\B(?=(\d{3
 function durationText(microseconds) {
   if (microseconds < 0) return '−' + durationText(-microseconds);
   if (microseconds < 1000) return Math.round(microseconds) + ' µs';
-  if (microseconds < 1e6) return Number((microseconds / 1e3).toPrecision(3)) + ' ms';
+  if (microseconds < 999.5e3) return Number((microseconds / 1e3).toPrecision(3)) + ' ms';
   if (microseconds < 120e6) return Number((microseconds / 1e6).toPrecision(3)) + ' s';
   const minutes = Math.floor(microseconds / 60e6);
   if (minutes < 120) return minutes + ' min ' + Math.floor(microseconds / 1e6 % 60) + ' s';

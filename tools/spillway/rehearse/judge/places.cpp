@@ -30,6 +30,12 @@ std::string short_path(const std::string& file) {
   return name == std::string::npos ? file : file.substr(name + 1);
 }
 
+// A file may name anything, and a name with a line end would look like a line of the report.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
 template <typename Wanted>
 const Frame* innermost(const Place& place, Wanted wanted) {
   const auto found = std::find_if(place.frames.begin(), place.frames.end(), wanted);
@@ -44,11 +50,11 @@ bool is_own(const Place& place, const std::string& where) {
 }  // namespace
 
 std::string frame_text(const Frame& frame) {
-  return short_path(frame.file) + ":" + std::to_string(frame.line) + " " + frame.function;
+  return one_line(short_path(frame.file) + ":" + std::to_string(frame.line) + " " + frame.function);
 }
 
 std::string where_of(const Place& place) {
-  if (place.frames.empty()) return place.label.empty() ? "a place not named in time" : place.label;
+  if (place.frames.empty()) return place.label.empty() ? "a place not named in time" : one_line(place.label);
   const Frame* frame = innermost(place, [](const Frame& f) { return !is_torch(f.file); });
   const Frame& inner = place.frames.front();
   // An optimizer's or a loss's own line says more than the loop that calls it.

@@ -220,7 +220,12 @@ std::optional<Requests> read_stream(const std::string& path, std::string* error)
              "' is no line of a stream: \"a ID BYTES STREAM\", \"f ID\" or \"step\"";
     return std::nullopt;
   }
-  return reader.finish();
+  Requests requests = reader.finish();
+  if (requests.blocks == 0) {
+    *error = path + ": holds no request";
+    return std::nullopt;
+  }
+  return requests;
 }
 
 uint64_t most_live(const Requests& requests) {

@@ -102,9 +102,9 @@ std::string holders_text(const ReportInput& input) {
 
 namespace {
 
-std::string told_when_text(uint64_t process, uint64_t told_ns) {
+std::string told_when_text(const trace::Contents& contents, uint64_t told_ns) {
   const uint64_t now = trace::clock_ns();
-  if (!is_running(process) || now < told_ns)
+  if (contents.writer != trace::Liveness::kRuns || now < told_ns)
     return "when the process last told it, 10 s before the end at most";
   return "as the process told it " + duration_text((now - told_ns) / 1000) + " ago";
 }
@@ -114,8 +114,9 @@ std::string told_when_text(uint64_t process, uint64_t told_ns) {
 std::string at_last_text(const ReportInput& input) {
   if (input.at_last == nullptr || !has_stacks(input)) return "";
   const HistoryFindings& found = *input.at_last;
-  std::string title = is_running(input.contents.process) ? "Who holds it now" : "Who held it at last";
-  if (input.told_ns) title += " (" + told_when_text(input.contents.process, *input.told_ns) + ")";
+  std::string title =
+      input.contents.writer == trace::Liveness::kRuns ? "Who holds it now" : "Who held it at last";
+  if (input.told_ns) title += " (" + told_when_text(input.contents, *input.told_ns) + ")";
   if (input.last.size() > 1) title += ", of device " + std::to_string(found.device);
   const uint64_t older = older_bytes(input);
   const std::string text = held_text(found, title, older) + sampling_text(input);

@@ -1,10 +1,6 @@
 // The run as a whole, its last events, and how far the trace can be relied on.
-#include <sys/types.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <csignal>
 
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/text/last_events_text.h"
@@ -119,12 +115,9 @@ std::string unclosed_text(const Analysis& analysis) {
 
 std::string ending_text(const trace::Contents& contents) {
   if (contents.closed) return "the process exited";
-  return is_running(contents.process) ? "the process was cut off, or still runs" : "the process was cut off";
-}
-
-bool is_running(uint64_t process) {
-  const bool is_number = process > 0 && process <= INT32_MAX;
-  return is_number && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
+  if (contents.writer == trace::Liveness::kRuns) return "the process still runs";
+  return contents.writer == trace::Liveness::kEnded ? "the process was cut off"
+                                                    : "the process was cut off, or still runs";
 }
 
 std::string no_failure_text(const trace::Contents& contents) {
@@ -136,10 +129,14 @@ std::string cut_off_text(const ReportInput& input) {
   std::string text;
   if (!input.contents.incomplete.empty())
     text = "NOT WHOLE: the file ends early, or is damaged; see the last lines.\n";
-  if (input.contents.closed || is_running(input.contents.process)) return text;
+  const trace::Contents& contents = input.contents;
+  if (contents.closed || contents.writer == trace::Liveness::kRuns) return text;
   text +=
-      "The process ended without closing the trace: it was killed, or crashed, or left by _exit() as forked "
-      "workers do.";
+      contents.writer == trace::Liveness::kEnded
+          ? "The process ended without closing the trace: it was killed, or crashed, or left by _exit() as "
+            "forked workers do."
+          : "The process has not closed the trace: it was killed, or crashed, or left by _exit() as forked "
+            "workers do, or it still runs in another container or on another machine.";
   for (const LastMemory& memory : input.last)
     text += " Of device " + std::to_string(memory.device) + " it had " + size_text(memory.in_use_bytes) +
             " in use at last, and held " + size_text(memory.held_bytes) + ".";

@@ -14,7 +14,10 @@ class Table {
 
   // REQUIRES: as many cells as columns.
   void add(std::vector<std::string> cells) {
-    for (size_t i = 0; i < columns_.size(); ++i) widths_[i] = std::max(widths_[i], width(cells[i]));
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      std::ranges::replace(cells[i], '\n', ' ');  // a name in a file may have one
+      widths_[i] = std::max(widths_[i], width(cells[i]));
+    }
     rows_.push_back(std::move(cells));
   }
 

@@ -18,10 +18,14 @@ HistoryFindings findings_of(const HeldAtTime& told, const HistoryFindings& in_hi
   HistoryFindings found;
   found.device = in_history.device;
   found.holdings.in_use = told.in_use_bytes;
+  found.span_us = in_history.span_us;
   for (const SiteShare& share : told.holders) {
     Holder holder{share.site.where, share.site.caller, share.bytes, share.blocks, {}, {}};
-    for (const Holder& known : in_history.holders)
-      if (known.where == holder.where && known.caller == holder.caller) holder.growth = known.growth;
+    for (const Holder& known : in_history.holders) {
+      if (known.where != holder.where || known.caller != holder.caller) continue;
+      holder.growth = known.growth;
+      if (holder.blocks <= known.blocks) holder.oldest_us = known.oldest_us;
+    }
     found.holders.push_back(std::move(holder));
   }
   return found;
@@ -46,7 +50,15 @@ void TraceReport::look_at_the_end() {
     }
     memory.held_bytes = std::max(memory.held_bytes, device.held_bytes.value_or(0));
     // Of a program without Spillway's allocator nothing is counted.
-    if (memory.held_bytes != 0) last_.push_back(memory);
+    if (memory.held_bytes == 0) continue;
+    memory.held_bytes = std::max(memory.held_bytes, memory.in_use_bytes);  // also what is older than the file
+    last_.push_back(memory);
+    // The peaks are of what was counted now and then, and this may be more.
+    const auto counted = analysis_.run.memory.find(static_cast<uint8_t>(number));
+    if (counted == analysis_.run.memory.end()) continue;
+    DeviceMemory& most = counted->second;
+    most.peak_live_bytes = std::max(most.peak_live_bytes, memory.in_use_bytes);
+    most.peak_reserved_bytes = std::max(most.peak_reserved_bytes, memory.held_bytes);
   }
 }
 

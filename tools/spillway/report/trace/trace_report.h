@@ -46,7 +46,7 @@ class TraceReport {
 
   const std::string path_;
   trace::Contents contents_;
-  const Analysis analysis_;
+  Analysis analysis_;
   const Incident* incident_;
   LastEvents last_events_;
   MemoryHistory history_;
