@@ -124,7 +124,7 @@ std::string text_of(const Result& result) {
           exact_size_text(most_live(requests)) + " live\n";
   if (result.capacity) {
     text += "  capacity " + exact_size_text(*result.capacity);
-    if (result.capacity != result.given) text += " of " + size_text(*result.given);
+    if (result.given && result.capacity != result.given) text += " of " + size_text(*result.given);
     text += result.capacity_is_the_failures ? ", as the program's allocator had when it failed\n" : "\n";
   }
   using enum Align;
