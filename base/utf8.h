@@ -1,6 +1,6 @@
-// Text for formats that hold UTF-8 alone.
+// Text for formats that hold UTF-8 alone, and for terminals.
 //
-// Thread-safety: pure function. Errors: none.
+// Thread-safety: pure functions. Errors: none.
 #pragma once
 #include <string>
 #include <string_view>

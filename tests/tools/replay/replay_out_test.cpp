@@ -12,7 +12,9 @@
 namespace spillway::tools {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 using enum ReplayAllocator;
 
@@ -163,6 +165,14 @@ TEST_F(ReplayOut, WhatTheFileLacksIsPassedOn) {
   EXPECT_THAT(shown["incomplete"].get<std::string>(), HasSubstr("the file ends within line"));
   EXPECT_THAT(shown["holders"][0]["where"].get<std::string>(), HasSubstr("thread 1980043"));
   EXPECT_NE(shown["memory"]["reserved_bytes"], nullptr) << "a replay knows what a log does not";
+}
+
+// A stream has no times, and what is made of it none either.
+TEST_F(ReplayOut, WithoutAClockNothingHasAnAge) {
+  std::ofstream(folder() / "stream.txt") << "a 1 1000000 0\na 2 9000000 0\n";
+  replayed("stream.txt", "native", {"--capacity", "100MiB"});
+  const std::string text = run({"report", "native.pickle"}).out;
+  EXPECT_THAT(text, AllOf(HasSubstr("blocks"), Not(HasSubstr("oldest")), Not(HasSubstr(" µs"))));
 }
 
 TEST_F(ReplayOut, OfOneAllocatorOnAKnownCapacity) {

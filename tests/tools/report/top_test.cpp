@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstring>
@@ -187,6 +188,17 @@ TEST_F(Top, AnIntervalIsANumber) {
     EXPECT_EQ(ran.code, 2) << wrong;
     EXPECT_THAT(ran.err, HasSubstr("--interval"));
   }
+}
+
+TEST_F(Top, WhoReadsDataIsToldWhyThereIsNone) {
+  const auto ledger = join();
+  ASSERT_EQ(::chmod(("/dev/shm/" + name_).c_str(), 0666), 0);
+  const pid_t pid = start({"top", "--json", "--interval", "0.1"}, {{"SPILLWAY_LEDGER", name_}});
+  for (int i = 0; i < 2000 && !read("err").ends_with('\n'); ++i) ::usleep(10'000);
+  ::kill(pid, SIGTERM);
+  const Ran ran = wait(pid);
+  EXPECT_THAT(ran.err, HasSubstr("spillway: top: "));
+  EXPECT_EQ(ran.out, "");
 }
 
 TEST_F(Top, ShowsTheLivingAndTakesNoPart) {
